@@ -1,0 +1,1 @@
+"""Text → ids: named corpora, the user's own files, the vocabulary, and the streams that training reads."""
