@@ -1,0 +1,31 @@
+# make demo: the main job on the embedded corpus.  make test: the tests.  make check: format, lint and types.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test check format results clean
+.DEFAULT_GOAL := demo
+
+$(READY): pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@echo "installing into .venv (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+demo: $(READY)
+	@$(BIN)/tslm demo
+
+test: $(READY)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(READY)
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/pyright
+
+format: $(READY)
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv demo dist .pytest_cache .ruff_cache

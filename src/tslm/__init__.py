@@ -1,0 +1,61 @@
+"""Language models in tensor space.
+
+>>> import tslm
+>>> corpus = tslm.open_corpus("asv")
+>>> run = tslm.train("recipes/asv/kn5.toml")
+>>> model = tslm.load("runs/asv-kn5")
+>>> tslm.evaluate(model, corpus.splits["test"]).perplexity
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tslm.corpus.sources import Corpus, CorpusConfig, open_corpus
+    from tslm.corpus.vocabulary import Vocabulary
+    from tslm.errors import TslmError
+    from tslm.evaluation.perplexity import Perplexity, evaluate
+    from tslm.models.base import LanguageModel
+    from tslm.training.recipe import Recipe, read_recipe
+    from tslm.training.run import load, train
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Corpus": "tslm.corpus.sources",
+    "CorpusConfig": "tslm.corpus.sources",
+    "LanguageModel": "tslm.models.base",
+    "Perplexity": "tslm.evaluation.perplexity",
+    "Recipe": "tslm.training.recipe",
+    "TslmError": "tslm.errors",
+    "Vocabulary": "tslm.corpus.vocabulary",
+    "evaluate": "tslm.evaluation.perplexity",
+    "load": "tslm.training.run",
+    "open_corpus": "tslm.corpus.sources",
+    "read_recipe": "tslm.training.recipe",
+    "train": "tslm.training.run",
+}
+
+__all__ = [
+    "Corpus",
+    "CorpusConfig",
+    "LanguageModel",
+    "Perplexity",
+    "Recipe",
+    "TslmError",
+    "Vocabulary",
+    "evaluate",
+    "load",
+    "open_corpus",
+    "read_recipe",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used, so that ``tslm --help`` need not wait for PyTorch."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'tslm' has no attribute {name!r}")

@@ -1,0 +1,7 @@
+"""``python -m tslm`` is the ``tslm`` command."""
+
+import sys
+
+from tslm.cli import main
+
+sys.exit(main())

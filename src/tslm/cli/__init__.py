@@ -1,0 +1,66 @@
+"""The ``tslm`` command: one module per sub-command, each a thin layer over the API."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+
+from tslm.errors import TslmError
+
+COMMANDS = (
+    "data",
+    "train",
+    "eval",
+    "score",
+    "generate",
+    "fill",
+    "compare",
+    "explain",
+    "serve",
+    "decompose",
+    "draw",
+    "arpa",
+    "reproduce",
+)
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the whole command line."""
+    from tslm import __version__
+
+    root = argparse.ArgumentParser(
+        prog="tslm",
+        description="Language models in tensor space: exact n-gram tensors and trainable tensor networks.",
+        epilog="examples:\n"
+        "  tslm data stats ptb\n"
+        "  tslm train recipes/asv/kn5.toml\n"
+        "  tslm eval runs/asv-kn5 --split test\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    root.add_argument("--version", action="version", version=f"tslm {__version__}")
+    subparsers = root.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        if find_spec(f"tslm.cli.{name}") is not None:
+            import_module(f"tslm.cli.{name}").add(subparsers)
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return 0, 2 for something the user can put right, 130 for Ctrl-C."""
+    try:
+        parsed = parser().parse_args(arguments)
+        return parsed.run(parsed)
+    except TslmError as error:
+        print(f"tslm: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("tslm: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader went away (`tslm … | head`): not an error. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0

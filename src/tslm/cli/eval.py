@@ -1,0 +1,46 @@
+"""``tslm eval``: the perplexity of a model on a text."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+EXAMPLES = """examples:
+  tslm eval runs/ptb-kn5
+  tslm eval runs/ptb-kn5 --split valid --json
+  tslm eval runs/ptb-kn5 --text my.txt"""
+
+
+def add(subparsers: Any) -> None:
+    """Add the command to the command line."""
+    parser = subparsers.add_parser(
+        "eval",
+        help="measure a model's perplexity",
+        description="Measure a model's perplexity on a split of its corpus, or on a text of your own.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run_folder", metavar="RUN", help="a folder that tslm train wrote")
+    parser.add_argument("--split", choices=("train", "valid", "test"), default="test", help="default: test")
+    parser.add_argument("--text", metavar="FILE", help="a text file instead of a split; - for standard input")
+    parser.add_argument("--data-dir", metavar="FOLDER", help="where to look for named corpora first")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    import json
+    from pathlib import Path
+
+    from tslm.reports.tables import print_perplexity
+    from tslm.training.run import evaluate_run
+
+    report = evaluate_run(
+        Path(arguments.run_folder), split=arguments.split, text=arguments.text, data_dir=arguments.data_dir
+    )
+    if arguments.json:
+        print(json.dumps(report))
+    else:
+        print_perplexity(report)
+    return 0

@@ -1,0 +1,61 @@
+"""``tslm train``: run a recipe."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+EXAMPLES = """examples:
+  tslm train recipes/asv/kn5.toml
+  tslm train recipes/ptb/tslm.toml --set train.seed=2 --out runs/tslm-2
+  torchrun --nproc-per-node 2 -m tslm train recipes/ptb/tslm.toml
+
+The same command goes on with a run that was broken off, and shows the result of a finished one."""
+
+
+def add(subparsers: Any) -> None:
+    """Add the command to the command line."""
+    parser = subparsers.add_parser(
+        "train",
+        help="train or estimate a model from a recipe",
+        description="Train or estimate a model from a recipe, and end with its valid and test perplexity.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("recipe", metavar="RECIPE", help="a TOML file, see recipes/")
+    parser.add_argument("--out", metavar="FOLDER", help="the run folder (default: runs/<corpus>-<recipe>)")
+    parser.add_argument(
+        "--set",
+        metavar="TABLE.KEY=VALUE",
+        dest="overrides",
+        action="append",
+        default=[],
+        help="change the recipe",
+    )
+    parser.add_argument("--threads", type=int, metavar="N", help="the same as --set train.threads=N")
+    parser.add_argument("--data-dir", metavar="FOLDER", help="where to look for named corpora first")
+    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    import json
+
+    from tslm.reports.tables import print_summary
+    from tslm.training.progress import Terminal
+    from tslm.training.run import train
+
+    overrides = list(arguments.overrides)
+    if arguments.threads is not None:
+        overrides.append(f"train.threads={arguments.threads}")
+    summary = train(
+        arguments.recipe, arguments.out, overrides=overrides, data_dir=arguments.data_dir, watcher=Terminal()
+    )
+    if not summary:
+        return 0
+    if arguments.json:
+        print(json.dumps(summary))
+    else:
+        print_summary(summary)
+    return 0

@@ -1,0 +1,1 @@
+"""Perplexity: the only place where it is computed."""

@@ -1,0 +1,97 @@
+"""Eq. 19 over a whole window: a loop with nothing in it but the recurrence, and a backward pass to match.
+
+Autograd over a Python loop forms the gradient of W as T small products and keeps a graph node per operation. Here the
+forward pass keeps its states, and the backward pass forms each weight gradient as one large product after the loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class _MultiplicativeScan(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, factors_TBR: Tensor, transfer_BR: Tensor, W_RR: Tensor, b_R: Tensor, normalise: bool
+    ) -> tuple[Tensor, Tensor]:
+        T = factors_TBR.shape[0]
+        states_TBR = torch.empty_like(factors_TBR)
+        transfers_TBR = factors_TBR.new_empty(T + 1, *transfer_BR.shape)
+        transfers_TBR[0] = transfer_BR
+        scales_TB1 = factors_TBR.new_empty(T, transfer_BR.shape[0], 1) if normalise else None
+        W_transposed = W_RR.t()
+        # Unbound once: indexing a tensor costs more than a small operation on it.
+        factors, states, transfers = factors_TBR.unbind(), states_TBR.unbind(), transfers_TBR.unbind()
+        scales = scales_TB1.unbind() if scales_TB1 is not None else None
+        for t in range(T):
+            state = states[t]
+            torch.mul(transfers[t], factors[t], out=state)
+            if scales is not None:
+                torch.linalg.vecdot(state, state, out=scales[t].squeeze(-1))
+                scales[t].div_(state.shape[-1]).add_(1).rsqrt_()
+                state.mul_(scales[t])
+            torch.addmm(b_R, state, W_transposed, out=transfers[t + 1])
+        ctx.save_for_backward(factors_TBR, states_TBR, transfers_TBR, W_RR)
+        ctx.scales_TB1 = scales_TB1
+        return states_TBR, transfers_TBR[T]
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        states_gradient_TBR, last_transfer_gradient_BR = gradients
+        factors_TBR, states_TBR, transfers_TBR, W_RR = ctx.saved_tensors
+        scales_TB1: Tensor | None = ctx.scales_TB1
+        T = factors_TBR.shape[0]
+        # raw: the gradient of transfer ⊙ factor, before the state is rescaled.
+        raw_TBR = torch.empty_like(states_TBR)
+        transfers_gradient_TBR = torch.empty_like(transfers_TBR)
+        transfers_gradient_TBR[T] = last_transfer_gradient_BR
+        outer, factors, states = states_gradient_TBR.unbind(), factors_TBR.unbind(), states_TBR.unbind()
+        raws, inner = raw_TBR.unbind(), transfers_gradient_TBR.unbind()
+        scales = scales_TB1.unbind() if scales_TB1 is not None else None
+        for t in range(T - 1, -1, -1):
+            raw = raws[t]
+            torch.addmm(outer[t], inner[t + 1], W_RR, out=raw)
+            if scales is not None:
+                along_B1 = torch.linalg.vecdot(raw, states[t]).div_(raw.shape[-1]).unsqueeze_(-1)
+                raw.addcmul_(states[t], along_B1, value=-1).mul_(scales[t])
+            torch.mul(raw, factors[t], out=inner[t])
+        R = W_RR.shape[0]
+        # Not an in-place product: raw_TBR becomes the gradient of the factors only here, after its last use.
+        factors_gradient_TBR = raw_TBR.mul_(transfers_TBR[:T])
+        following = transfers_gradient_TBR[1:].reshape(-1, R)
+        W_gradient_RR = following.t() @ states_TBR.reshape(-1, R)
+        return factors_gradient_TBR, transfers_gradient_TBR[0], W_gradient_RR, following.sum(0), None
+
+
+def multiplicative_scan(
+    factors_TBR: Float[Tensor, "T B R"],
+    transfer_BR: Float[Tensor, "B R"],
+    W_RR: Float[Tensor, "R R"],
+    b_R: Float[Tensor, " R"],
+    *,
+    normalise: bool = False,
+) -> tuple[Float[Tensor, "T B R"], Float[Tensor, "B R"]]:
+    """Eq. 19. h_t = g_t ⊙ f_t and g_{t+1} = W h_t + b, for a window of word factors f.
+
+    What is carried is g, not h: the paper's start W h₀ = **1** is then simply g₁ = **1**, and W need not be invertible.
+
+    Args:
+        factors_TBR: the words' factors f_t = U α_t (or a function of them), time first.
+        transfer_BR: g₁, carried from the window before; all ones at the beginning of a text.
+        W_RR: the hidden-to-hidden matrix.
+        b_R: the bias; zeros for the pure recurrence.
+        normalise: rescale each state to h / sqrt(1 + mean h²).
+
+    Returns:
+        The states h₁…h_T and the transfer g_{T+1}.
+    """
+    result: Any = _MultiplicativeScan.apply(factors_TBR, transfer_BR, W_RR, b_R, normalise)
+    return result

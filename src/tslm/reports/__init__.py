@@ -1,0 +1,1 @@
+"""Run folders as tables, figures and pages."""

@@ -1,0 +1,53 @@
+"""Results as tables for the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def print_summary(summary: Mapping[str, Any]) -> None:
+    """Print what a finished run has reached."""
+    table = Table(title=f"{summary['kind']} on {summary['corpus']['name']}", title_justify="left")
+    for column in ("split", "tokens", "perplexity", "reset per line", "bits per word"):
+        table.add_column(column, justify="left" if column == "split" else "right")
+    for split in ("valid", "test"):
+        report = summary[split]
+        table.add_row(
+            split,
+            f"{report['tokens']:,}",
+            f"{report['perplexity']:.2f}",
+            f"{report['perplexity_reset']:.2f}",
+            f"{report['bits_per_word']:.3f}",
+        )
+    console = Console()
+    console.print(table)
+    console.print(
+        f"{summary['parameters']:,} parameters, {summary['seconds']:.1f} s, "
+        f"corpus {summary['corpus']['fingerprint'][:12]}",
+        highlight=False,
+    )
+
+
+def print_perplexity(report: Mapping[str, Any]) -> None:
+    """Print one perplexity with its protocol."""
+    table = Table(
+        show_header=False,
+        title=f"{report['run']} on {report['corpus']} {report['split']}",
+        title_justify="left",
+    )
+    table.add_column(style="bold")
+    table.add_column()
+    table.add_row("perplexity", f"{report['perplexity']:.4f}")
+    table.add_row("reset per line", f"{report['perplexity_reset']:.4f}")
+    table.add_row("bits per word", f"{report['bits_per_word']:.4f}")
+    table.add_row("tokens", f"{report['tokens']:,} in {report['lines']:,} lines")
+    table.add_row(
+        "vocabulary", f"{report['vocabulary']:,} words, {report['unk_share']:.2%} of the tokens <unk>"
+    )
+    table.add_row("fingerprint", report["fingerprint"][:16])
+    table.add_row("protocol", report["protocol"])
+    Console().print(table)

@@ -1,0 +1,95 @@
+"""``training_state.safetensors``: all that a run needs to go on as if it had never stopped. No pickle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from tslm.errors import RunError
+from tslm.models.weights import load_weights, save_weights
+
+STATE = "training_state.safetensors"
+
+
+@dataclass(kw_only=True)
+class Position:
+    """How far a run has come: the plain numbers of a checkpoint."""
+
+    epoch: int = 0
+    """Epochs finished."""
+    window: int = 0
+    """Windows of the current epoch that have been read."""
+    step: int = 0
+    """Steps since the beginning."""
+    epoch_nats: float = 0.0
+    """The summed loss of the current epoch."""
+    epoch_tokens: int = 0
+    """The targets of the current epoch that have been read."""
+    best: float | None = None
+    """The best validation perplexity so far."""
+    best_epoch: int = 0
+    """The epoch it was reached in."""
+    plateaus: int = 0
+    """How often an epoch ended worse than the best."""
+    metrics_bytes: int = 0
+    """How long metrics.jsonl was: what stands beyond it was written by a part that is now repeated."""
+    seconds: float = 0.0
+    """The time spent training, over all sessions."""
+
+
+def save_checkpoint(folder: Path, position: Position, tensors: Mapping[str, Tensor]) -> None:
+    """Write the training state, whole or not at all."""
+    save_weights(folder, tensors, STATE, note=json.dumps(asdict(position)))
+
+
+def load_checkpoint(folder: Path) -> tuple[Position, dict[str, Tensor]] | None:
+    """Read the training state, or return None where a run has not reached its first checkpoint."""
+    path = folder / STATE
+    if not path.exists():
+        return None
+    tensors = load_weights(folder, name=STATE)
+    try:
+        with safe_open(path, "pt") as file:  # pyright: ignore[reportUnknownVariableType]
+            note: str = file.metadata()["note"]
+        return Position(**json.loads(note)), tensors
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{path} is no training state ({error}); delete it to start the run anew") from error
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """Return an optimiser's state as named tensors."""
+    state: dict[int, dict[str, Any]] = optimiser.state_dict()["state"]
+    return {
+        f"optimiser/{number}/{key}": torch.as_tensor(value)
+        for number, entries in state.items()
+        for key, value in entries.items()
+        if value is not None
+    }
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Put named tensors back into an optimiser."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in part(tensors, "optimiser").items():
+        number, key = name.split("/")
+        state.setdefault(int(number), {})[key] = tensor
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+
+
+def module_tensors(module: nn.Module) -> dict[str, Tensor]:
+    """Return a module's weights as named tensors."""
+    return {f"model/{key}": tensor for key, tensor in module.state_dict().items()}
+
+
+def part(tensors: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with ``name/``, without it."""
+    return {
+        key.removeprefix(f"{name}/"): tensor for key, tensor in tensors.items() if key.startswith(f"{name}/")
+    }

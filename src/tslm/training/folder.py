@@ -1,0 +1,120 @@
+"""The run folder: what a run writes, who may write it, and what is in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from tslm.corpus.vocabulary import Vocabulary
+from tslm.errors import RunError, TslmError
+from tslm.files import write_text
+from tslm.training.recipe import Recipe, read_recipe, recipe_tables, write_recipe
+
+RECIPE = "recipe.toml"
+VOCABULARY = "vocabulary.txt"
+METRICS = "metrics.jsonl"
+SUMMARY = "summary.json"
+
+
+@contextmanager
+def locked(folder: Path) -> Generator[None, None, None]:
+    """Make the folder and keep other processes from training in it. The lock ends with the process, however it ends."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / ".lock")
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise RunError(
+            f"{folder} is in use by another process; wait for it, or choose another folder with --out"
+        ) from None
+    except OSError as error:
+        raise RunError(
+            f"cannot write in {folder}: {error.strerror}; choose another folder with --out"
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def prepare(folder: Path, recipe: Recipe, vocabulary: Vocabulary) -> None:
+    """Write recipe and vocabulary, or check that the folder holds a run of the very same recipe."""
+    path = folder / RECIPE
+    if path.exists():
+        before, now = recipe_tables(read_recipe(path)), recipe_tables(recipe)
+        if before != now:
+            changed = sorted(
+                f"{table}.{key}"
+                for table in {*before, *now}
+                for key in {*before.get(table, {}), *now.get(table, {})}
+                if before.get(table, {}).get(key) != now.get(table, {}).get(key)
+            )
+            raise RunError(
+                f"{folder} holds a run of another recipe (different: {', '.join(changed)}); "
+                "choose another folder with --out, or delete this one"
+            )
+        if (folder / VOCABULARY).exists() and Vocabulary.load(folder / VOCABULARY) != vocabulary:
+            raise RunError(
+                f"{folder} holds a run on another text: its vocabulary differs; choose another folder with --out"
+            )
+    vocabulary.save(folder / VOCABULARY)
+    write_recipe(path, recipe)
+
+
+def open_run(folder: Path) -> tuple[Recipe, Vocabulary]:
+    """Read the recipe and the vocabulary of a run folder.
+
+    Raises:
+        RunError: the folder is missing, or is no run folder, or is damaged.
+    """
+    if not folder.is_dir():
+        raise RunError(f"no run folder at {folder}; train one with: tslm train RECIPE --out {folder}")
+    if not (folder / RECIPE).exists():
+        raise RunError(
+            f"{folder} is no run folder: it has no {RECIPE}; give the folder that tslm train wrote"
+        )
+    try:
+        return read_recipe(folder / RECIPE), Vocabulary.load(folder / VOCABULARY)
+    except TslmError as error:
+        raise RunError(f"the run folder {folder} is damaged: {error}") from error
+
+
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """Return the summary of a finished run, or None where the run is not finished."""
+    path = folder / SUMMARY
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot read {path}: {error}; delete it and run tslm train again") from error
+
+
+def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
+    """Write ``summary.json``; with it a run is finished."""
+    write_text(folder / SUMMARY, json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
+
+
+class Metrics:
+    """``metrics.jsonl``: one JSON object per line, appended as the run goes."""
+
+    def __init__(self, folder: Path, keep_bytes: int) -> None:
+        """Open the file and cut it back to ``keep_bytes``: what the resumed run is going to repeat."""
+        self.path = folder / METRICS
+        with self.path.open("ab") as file:
+            file.truncate(keep_bytes)
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Add one line."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    @property
+    def size(self) -> int:
+        """How many bytes the file has."""
+        return self.path.stat().st_size

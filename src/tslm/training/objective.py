@@ -1,0 +1,202 @@
+"""What training minimises: the exact cross entropy, or an estimate of it from a part of the vocabulary.
+
+Both are the same computation over a list of *candidate* words. With all words as candidates the partition function is
+exact. With the most frequent words plus a weighted uniform sample of the others it is an estimate, at the price of the
+candidates alone. In both, the target's own term is exact and is never counted twice.
+
+The logits of a window are by far the largest array of a training step. They are formed in one buffer that is kept
+from step to step (fresh memory costs as much as the product that fills it), turned into probabilities in place,
+and used up for the gradients at once, so nothing of size tokens × vocabulary outlives the forward pass.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tslm.config import check
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """Which words the partition function is summed over during training; evaluation always sums over all."""
+
+    frequent: int = 0
+    """How many of the most frequent words are always summed; 0 with ``sampled = 0`` means all words."""
+
+    sampled: int = 0
+    """How many of the other words are drawn anew, uniformly, for each step."""
+
+    def __post_init__(self) -> None:
+        check(self.frequent >= 0, f"objective.frequent = {self.frequent} must not be negative")
+        check(self.sampled >= 0, f"objective.sampled = {self.sampled} must not be negative")
+        check(
+            self.sampled > 0 or self.frequent == 0,
+            "objective.frequent without objective.sampled leaves the rare words out; "
+            "set both, or neither for the full softmax",
+        )
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The words that one step sums over. ``None`` for ``words_C`` means the whole vocabulary."""
+
+    words_C: Tensor | None
+    column_V: Tensor | None
+    """The place of each word among the candidates, -1 for the others."""
+    frequent: int
+    log_weight: float
+    """ln of how many words each sampled one stands for."""
+
+
+class Objective:
+    """Mean negative log-likelihood of the targets, with its gradients, from a kept buffer."""
+
+    def __init__(self, config: ObjectiveConfig, vocabulary: int, generator: torch.Generator) -> None:
+        tail = vocabulary - config.frequent
+        check(
+            config.sampled < tail or config.sampled == 0,
+            f"objective.sampled = {config.sampled} is not smaller than the {tail} words beyond the frequent ones; "
+            "lower it, or set frequent and sampled to 0 for the full softmax",
+        )
+        self.config = config
+        self.vocabulary = vocabulary
+        self.generator = generator
+        self._buffer = torch.empty(0)
+
+    def draw(self) -> Candidates:
+        """Return the candidates of the next step."""
+        frequent, sampled = self.config.frequent, self.config.sampled
+        if sampled == 0:
+            return Candidates(None, None, self.vocabulary, 0.0)
+        tail = self.vocabulary - frequent
+        rare_C = torch.randperm(tail, generator=self.generator)[:sampled] + frequent
+        words_C = torch.cat([torch.arange(frequent), rare_C])
+        column_V = torch.full((self.vocabulary,), -1)
+        column_V[words_C] = torch.arange(len(words_C))
+        return Candidates(words_C, column_V, frequent, math.log(tail / sampled))
+
+    def loss(
+        self,
+        latents_NKM: Float[Tensor, "N K M"],
+        log_prior_NK: Float[Tensor, "N K"] | None,
+        weight_VM: Float[Tensor, "V M"],
+        bias_V: Float[Tensor, " V"],
+        targets_N: Int[Tensor, " N"],
+    ) -> Float[Tensor, ""]:
+        """Return the mean of −ln Σ_k π_k softmax(V z_k + b)[target] over the targets (those below 0 are left out)."""
+        count = int((targets_N >= 0).sum())
+        if count < len(targets_N):
+            keep = targets_N >= 0
+            latents_NKM, targets_N = latents_NKM[keep], targets_N[keep]
+            log_prior_NK = log_prior_NK[keep] if log_prior_NK is not None else None
+        if log_prior_NK is None:
+            log_prior_NK = latents_NKM.new_zeros(latents_NKM.shape[:2])
+        loss: Tensor = _CandidateCrossEntropy.apply(  # pyright: ignore[reportAssignmentType]
+            latents_NKM, log_prior_NK, weight_VM, bias_V, targets_N, self.draw(), self
+        )
+        return loss
+
+    def buffer(self, rows: int, columns: int, like: Tensor) -> Tensor:
+        """Return a rows × columns scratch array, allocated once and kept."""
+        if self._buffer.numel() < rows * columns or self._buffer.dtype != like.dtype:
+            self._buffer = like.new_empty(rows * columns)
+        return self._buffer[: rows * columns].view(rows, columns)
+
+
+class _CandidateCrossEntropy(torch.autograd.Function):
+    """The loss and all its gradients in one pass over chunks of tokens."""
+
+    chunk_rows = 1024
+    """Tokens × experts per chunk: enough to keep the matrix products at their peak, little enough for the caches."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        latents_NKM: Tensor,
+        log_prior_NK: Tensor,
+        weight_VM: Tensor,
+        bias_V: Tensor,
+        targets_N: Tensor,
+        candidates: Candidates,
+        objective: Objective,
+    ) -> Tensor:
+        N, K, M = latents_NKM.shape
+        words_C = candidates.words_C
+        if words_C is None:
+            weight_CM, offset_C, columns_N = weight_VM, bias_V, targets_N
+        else:
+            assert candidates.column_V is not None  # noqa: S101
+            weight_CM, offset_C = weight_VM[words_C], bias_V[words_C]
+            offset_C[candidates.frequent :] += candidates.log_weight
+            columns_N = candidates.column_V[targets_N]
+        C = weight_CM.shape[0]
+        target_weight_NM, target_bias_N = weight_VM[targets_N], bias_V[targets_N]
+        latents_gradient_NKM = torch.empty_like(latents_NKM)
+        posterior_NK = torch.empty_like(log_prior_NK)
+        weight_gradient_CM = torch.zeros_like(weight_CM)
+        offset_gradient_C = torch.zeros_like(offset_C)
+        target_weight_gradient_NM = torch.empty_like(target_weight_NM)
+        target_bias_gradient_N = torch.empty_like(target_bias_N)
+        total = latents_NKM.new_zeros((), dtype=torch.float64)
+        step = max(1, _CandidateCrossEntropy.chunk_rows // K)
+        for begin in range(0, N, step):
+            part = slice(begin, min(begin + step, N))
+            latents_nKM, weight_nM = latents_NKM[part], target_weight_NM[part]
+            n = latents_nKM.shape[0]
+            latents_nM = latents_nKM.reshape(n * K, M)
+            # One column more than candidates: the target's own logit, exact.
+            logits_nC = objective.buffer(n * K, C + 1, latents_NKM)
+            torch.addmm(offset_C, latents_nM, weight_CM.t(), out=logits_nC[:, :C])
+            target_nK = (latents_nKM * weight_nM.unsqueeze(1)).sum(-1) + target_bias_N[part].unsqueeze(1)
+            logits_nC[:, C] = target_nK.view(-1)
+            present = (columns_N[part] >= 0).nonzero().squeeze(1)
+            rows = (present.unsqueeze(1) * K + torch.arange(K)).view(-1)
+            logits_nC[rows, columns_N[part][present].repeat_interleave(K)] = -math.inf
+            torch.softmax(logits_nC, dim=1, out=logits_nC)
+            probability_nK = logits_nC[:, C].clone().view(n, K)
+            joint_nK = log_prior_NK[part] + probability_nK.log()
+            log_likelihood_n = joint_nK.logsumexp(1)
+            total -= log_likelihood_n.sum(dtype=torch.float64)
+            posterior_nK = (joint_nK - log_likelihood_n.unsqueeze(1)).exp()
+            posterior_NK[part] = posterior_nK
+            if K > 1:
+                logits_nC *= posterior_nK.view(-1, 1)
+            gradient_nC = logits_nC[:, :C]
+            pull_nK = posterior_nK * (probability_nK - 1)
+            torch.mm(gradient_nC, weight_CM, out=latents_gradient_NKM[part].view(n * K, M))
+            latents_gradient_NKM[part] += pull_nK.unsqueeze(-1) * weight_nM.unsqueeze(1)
+            weight_gradient_CM.addmm_(gradient_nC.t(), latents_nM)
+            offset_gradient_C += gradient_nC.sum(0)
+            target_weight_gradient_NM[part] = (pull_nK.unsqueeze(-1) * latents_nKM).sum(1)
+            target_bias_gradient_N[part] = pull_nK.sum(1)
+        if words_C is None:
+            weight_gradient_VM, bias_gradient_V = weight_gradient_CM, offset_gradient_C
+        else:
+            weight_gradient_VM, bias_gradient_V = torch.zeros_like(weight_VM), torch.zeros_like(bias_V)
+            weight_gradient_VM[words_C] = weight_gradient_CM
+            bias_gradient_V[words_C] = offset_gradient_C
+        weight_gradient_VM.index_add_(0, targets_N, target_weight_gradient_NM)
+        bias_gradient_V.index_add_(0, targets_N, target_bias_gradient_N)
+        ctx.save_for_backward(latents_gradient_NKM, posterior_NK, weight_gradient_VM, bias_gradient_V)
+        return (total / max(N, 1)).to(latents_NKM.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        latents_NKM, posterior_NK, weight_VM, bias_V = ctx.saved_tensors
+        scale = gradients[0] / max(len(posterior_NK), 1)
+        # The gradients were made by the forward pass and are handed out once, so they may be scaled in place.
+        return (
+            latents_NKM.mul_(scale),
+            posterior_NK.mul_(-scale),
+            weight_VM.mul_(scale),
+            bias_V.mul_(scale),
+            None,
+            None,
+            None,
+        )

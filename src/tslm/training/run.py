@@ -1,0 +1,162 @@
+"""From a recipe to a finished run folder, and back from a run folder to a model."""
+
+from __future__ import annotations
+
+import platform
+import resource
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tslm.corpus.reading import encode_file
+from tslm.corpus.sources import Corpus, open_corpus
+from tslm.errors import RunError
+from tslm.evaluation.perplexity import evaluate
+from tslm.models.base import LanguageModel
+from tslm.models.registry import model_class
+from tslm.training.distributed import Group, joined_group
+from tslm.training.folder import locked, open_run, prepare, read_summary, write_summary
+from tslm.training.progress import Silent, Watcher
+from tslm.training.recipe import Recipe, is_trained, read_recipe, recipe_tables
+from tslm.training.trainer import Trainer
+
+
+def load(folder: str | Path) -> LanguageModel[Any]:
+    """Open the model of a run folder, whatever its kind. Nothing in the folder is executed.
+
+    Raises:
+        RunError: the folder is missing, damaged, or no run folder.
+    """
+    folder = Path(folder)
+    recipe, vocabulary = open_run(folder)
+    return model_class(recipe.kind).load(folder, recipe.model, vocabulary)
+
+
+def train(
+    recipe: Recipe | str | Path,
+    out: str | Path | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    data_dir: str | Path | None = None,
+    watcher: Watcher | None = None,
+) -> dict[str, Any]:
+    """Run a recipe to its end and return its summary; a run that was broken off goes on, a finished one is read.
+
+    Args:
+        recipe: a recipe, or the path of one.
+        out: the run folder; by default ``runs/<corpus>-<recipe>``.
+        overrides: changes to the recipe such as ``train.seed=2``.
+        data_dir: where to look for named corpora first.
+        watcher: is told of every step and epoch.
+
+    Raises:
+        TslmError: the recipe, the corpus or the folder is wrong.
+    """
+    if isinstance(recipe, Recipe):
+        if out is None:
+            raise RunError("a recipe that was not read from a file needs a folder: give out=")
+        if overrides:
+            raise RunError("overrides apply to a recipe file; change the Recipe itself instead")
+    else:
+        path = Path(recipe)
+        recipe = read_recipe(path, overrides)
+        changes = "".join(f"-{override.split('.', 1)[-1].replace('=', '')}" for override in overrides)
+        out = (
+            out
+            if out is not None
+            else Path("runs") / f"{recipe.corpus.name}-{path.stem}{changes}".replace("/", "_")
+        )
+    folder = Path(out)
+    with joined_group() as group:
+        if not group.leads:
+            corpus = open_corpus(recipe.corpus, data_dir=data_dir)
+            return _train(recipe, corpus, folder, group, Silent())
+        with locked(folder):
+            finished = read_summary(folder)
+            corpus = open_corpus(recipe.corpus, data_dir=data_dir)
+            prepare(folder, recipe, corpus.vocabulary)
+            return finished or _train(recipe, corpus, folder, group, watcher or Silent())
+
+
+def _train(recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: Watcher) -> dict[str, Any]:
+    began = time.perf_counter()
+    progress: dict[str, Any] = {}
+    if is_trained(recipe.kind):
+        assert recipe.train is not None  # noqa: S101
+        if recipe.train.threads:
+            torch.set_num_threads(recipe.train.threads)
+        trainer = Trainer(recipe, corpus, folder, group, watcher)
+        try:
+            position = trainer.run()
+        finally:
+            watcher.close()
+        if not group.leads:
+            return {}
+        seconds = position.seconds
+        progress = {
+            "epochs": position.epoch,
+            "best_epoch": position.best_epoch,
+            "steps": position.step,
+            "tokens_per_second": position.epoch * len(corpus.splits["train"]) / max(seconds, 1e-9),
+            "threads": torch.get_num_threads(),
+        }
+        model = load(folder)
+    else:
+        model = model_class(recipe.kind).fit(recipe.model, corpus)  # type: ignore[attr-defined]
+        seconds = time.perf_counter() - began
+        model.save(folder)
+    summary = {
+        "kind": recipe.kind,
+        "recipe": recipe_tables(recipe),
+        "corpus": {
+            "name": corpus.name,
+            "fingerprint": corpus.fingerprint,
+            "vocabulary": len(corpus.vocabulary),
+            "train_tokens": len(corpus.splits["train"]),
+        },
+        "parameters": model.parameter_count,
+        "seconds": seconds,
+        **progress,
+        # Validation has chosen by now: this is the one time that the test split is read.
+        **{split: asdict(evaluate(model, corpus.splits[split])) for split in ("valid", "test")},
+        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "versions": {name: version(name) for name in ("tslm", "torch", "numpy")}
+        | {"python": platform.python_version()},
+    }
+    write_summary(folder, summary)
+    return summary
+
+
+def evaluate_run(
+    folder: Path, *, split: str = "test", text: str | None = None, data_dir: str | Path | None = None
+) -> dict[str, Any]:
+    """Measure a run's model on a split of its own corpus, or on another text encoded with its vocabulary.
+
+    Returns:
+        The fields of ``Perplexity``, with ``split``, ``run``, ``corpus`` and ``fingerprint`` beside them.
+    """
+    recipe, vocabulary = open_run(folder)
+    model = model_class(recipe.kind).load(folder, recipe.model, vocabulary)
+    if text is None:
+        corpus = open_corpus(recipe.corpus, data_dir=data_dir)
+        if corpus.vocabulary != vocabulary:
+            raise RunError(
+                f"the corpus {corpus.name!r} found here has another vocabulary than {folder} was trained with; "
+                "use the same files and options"
+            )
+        ids, name, fingerprint = corpus.splits[split], corpus.name, corpus.fingerprint
+    else:
+        ids, fingerprint = encode_file(text, vocabulary)
+        name, split = text, "text"
+    return {
+        "run": str(folder),
+        "corpus": name,
+        "fingerprint": fingerprint,
+        "split": split,
+        **asdict(evaluate(model, ids)),
+    }

@@ -1,0 +1,44 @@
+"""The learning rate of each step, and the optimisers that use it."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from tslm.training.recipe import TrainConfig
+
+
+def learning_rate(config: TrainConfig, step: int, steps: int, plateaus: int) -> float:
+    """Return the rate of a step.
+
+    Args:
+        config: the peak, the warm-up and the shape.
+        step: the number of the step, from 0.
+        steps: how many steps the whole run has.
+        plateaus: how often validation has got worse so far.
+    """
+    warm_up = config.warm_up * steps
+    if step < warm_up:
+        return config.learning_rate * (step + 1) / warm_up
+    if config.schedule == "plateau":
+        return config.learning_rate / 4**plateaus
+    if config.schedule == "constant":
+        return config.learning_rate
+    done = (step - warm_up) / max(steps - warm_up, 1)
+    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def make_optimiser(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
+    """Return AdamW (decaying matrices only) or plain SGD over a model's parameters."""
+    parameters = list(model.parameters())
+    if config.optimiser == "sgd":
+        return torch.optim.SGD(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
+    matrices = [parameter for parameter in parameters if parameter.dim() >= 2]
+    vectors = [parameter for parameter in parameters if parameter.dim() < 2]
+    groups = [
+        {"params": matrices, "weight_decay": config.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, config.beta2), fused=True)

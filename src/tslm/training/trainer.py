@@ -1,0 +1,301 @@
+"""Truncated back-propagation through time: the loop that trains every recurrent model."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tslm.corpus.sources import Corpus
+from tslm.corpus.streams import Columns
+from tslm.errors import RunError
+from tslm.evaluation.perplexity import evaluate
+from tslm.models.recurrent import RecurrentModel
+from tslm.training.checkpoint import (
+    Position,
+    load_checkpoint,
+    module_tensors,
+    optimiser_tensors,
+    part,
+    restore_optimiser,
+    save_checkpoint,
+)
+from tslm.training.distributed import Group
+from tslm.training.folder import Metrics
+from tslm.training.objective import Objective
+from tslm.training.progress import Watcher
+from tslm.training.recipe import Recipe
+from tslm.training.schedule import learning_rate, make_optimiser
+
+METRIC_STEPS = 100
+"""How many steps lie between two lines of metrics.jsonl."""
+
+
+class Stopped(RunError):  # noqa: N818
+    """The run was asked to stop; its state is saved."""
+
+
+class Trainer:
+    """One run of a recurrent model in its folder, from its last checkpoint to its end."""
+
+    def __init__(self, recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: Watcher) -> None:
+        if recipe.train is None or recipe.objective is None:
+            raise RunError(f"a model of kind {recipe.kind!r} is not trained by gradients")
+        config = self.config = recipe.train
+        self.corpus, self.folder, self.group, self.watcher = corpus, folder, group, watcher
+        if config.batch % group.world:
+            raise RunError(
+                f"train.batch = {config.batch} does not divide among {group.world} processes; choose a multiple"
+            )
+        torch.manual_seed(config.seed)
+        self.model = RecurrentModel(recipe.model, corpus.vocabulary)
+        size = len(corpus.vocabulary)
+        self.model.set_prior(torch.from_numpy(np.bincount(corpus.splits["train"], minlength=size)))
+        # The initial weights are the same everywhere; from here on, each process has its own dropout.
+        torch.manual_seed(config.seed + 1_000_003 * group.rank)
+        self.columns = Columns(
+            corpus.splits["train"],
+            batch=config.batch,
+            window=config.window,
+            eos_id=corpus.vocabulary.eos_id,
+            rank=group.rank,
+            world=group.world,
+        )
+        self.optimiser = make_optimiser(config, self.model)
+        self.parameters = list(self.model.parameters())
+        # All processes must sum over the same sampled words, or the gradients would belong to different losses.
+        self.objective = Objective(recipe.objective, size, torch.Generator().manual_seed(config.seed))
+        self.average = [parameter.detach().clone() for parameter in self.parameters] if config.average else []
+        self.position = Position()
+        self.cells = self.model.begin(self.columns.batch)
+        self.stop_requested = False
+
+    def run(self) -> Position:
+        """Train to the end, or raise ``Stopped`` where Ctrl-C or a signal asks for it."""
+        self._resume()
+        self.metrics = Metrics(self.folder, self.position.metrics_bytes) if self.group.leads else None
+        self.model.train()
+        epochs = self.config.epochs
+        total = epochs * len(self.columns)
+        with _SignalsNoted(self):
+            while self.position.epoch < epochs and not self._out_of_patience():
+                self._epoch(total)
+        return self.position
+
+    def _out_of_patience(self) -> bool:
+        patience = self.config.patience
+        return patience > 0 and self.position.epoch - self.position.best_epoch >= patience
+
+    def _epoch(self, total: int) -> None:
+        position, began = self.position, time.perf_counter()
+        for inputs_BT, targets_BT in self.columns.windows(position.window):
+            rate = learning_rate(self.config, position.step, total, position.plateaus)
+            for group in self.optimiser.param_groups:
+                group["lr"] = rate
+            measured = self._step(inputs_BT, targets_BT)
+            position.window += 1
+            position.step += 1
+            position.epoch_nats += measured["loss"] * measured["tokens"]
+            position.epoch_tokens += int(measured["tokens"])
+            if self.group.leads:
+                self.watcher.step(position, total, measured["loss"], int(measured["tokens"]))
+            if position.step % METRIC_STEPS == 0 and self.metrics is not None:
+                self.metrics.append({"step": position.step, "learning_rate": rate, **measured})
+            stop = self.group.share(float(self.stop_requested)) > 0
+            if stop or (
+                position.step % self.config.checkpoint_steps == 0 and position.window < len(self.columns)
+            ):
+                position.seconds += time.perf_counter() - began
+                began = time.perf_counter()
+                self._checkpoint()
+            if stop:
+                raise Stopped(
+                    f"stopped at step {position.step} of {total}; the same command goes on from there"
+                )
+        position.seconds += time.perf_counter() - began
+        self._end_epoch()
+
+    def _step(self, inputs_BT: Tensor, targets_BT: Tensor) -> dict[str, float]:
+        """One window: forward, backward, clip, update. Returns what metrics.jsonl wants to know."""
+        model, config = self.model, self.config
+        if config.state == "reset":
+            self.cells = model.begin(self.columns.batch)
+        states_TBR, cells = model.read(inputs_BT.t().contiguous(), self.cells)
+        self.cells = tuple(tuple(state.detach() for state in cell) for cell in cells)
+        latents_NKM, log_prior_NK = model.latents(states_TBR)
+        targets_N = targets_BT.t().reshape(-1)
+        count = int((targets_N >= 0).sum())
+        loss = self.objective.loss(latents_NKM, log_prior_NK, model.output_VM, model.bias, targets_N)
+        penalised = loss
+        if config.activation_penalty > 0:
+            penalised = penalised + config.activation_penalty * latents_NKM.pow(2).mean()
+        if config.change_penalty > 0 and len(states_TBR) > 1:
+            penalised = penalised + config.change_penalty * states_TBR.diff(dim=0).pow(2).mean()
+        self.optimiser.zero_grad()
+        (penalised * count).backward()
+        nats, tokens = self.group.sum(
+            torch.tensor([float(loss) * count, count], dtype=torch.float64)
+        ).tolist()
+        self._share_gradients(tokens)
+        norm = float(nn.utils.clip_grad_norm_(self.parameters, config.clip))
+        measured = {"loss": nats / tokens, "tokens": tokens, "gradient_norm": norm}
+        if not (math.isfinite(nats) and math.isfinite(norm)):
+            self._explain_divergence(measured, states_TBR)
+        self.optimiser.step()
+        if self.average:
+            decay = min(config.average, (1 + self.position.step) / (10 + self.position.step))
+            for average, parameter in zip(self.average, self.parameters, strict=True):
+                average.lerp_(parameter.detach(), 1 - decay)
+        if (self.position.step + 1) % METRIC_STEPS == 0:
+            measured["state_norm"] = float(states_TBR.detach().pow(2).mean().sqrt())
+            measured |= self._recurrence_norms()
+        return measured
+
+    def _share_gradients(self, tokens: float) -> None:
+        """Turn the processes' summed gradients into the mean over all tokens."""
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        if self.group.world > 1:
+            flat = self.group.sum(torch.cat([gradient.flatten() for gradient in gradients]))
+            for gradient, shared in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+                gradient.copy_(shared.view_as(gradient))
+        for gradient in gradients:
+            gradient.div_(tokens)
+
+    def _recurrence_norms(self) -> dict[str, float]:
+        """The spectral radius of the first cell's W: above 1, a multiplicative state can grow without end."""
+        W_RR = self.model.cell(0).recurrent_weight().detach()
+        if W_RR.shape[0] != W_RR.shape[1]:
+            return {}
+        return {"spectral_radius": float(torch.linalg.eigvals(W_RR).abs().max())}
+
+    def _explain_divergence(self, measured: dict[str, float], states_TBR: Tensor) -> None:
+        largest = float(states_TBR.detach().abs().max())
+        kept = (
+            f"the last good state is of step {self.kept_step}" if self.kept_step else "no state was saved yet"
+        )
+        raise RunError(
+            f"the loss is not finite at step {self.position.step + 1}: loss {measured['loss']}, gradient norm "
+            f"{measured['gradient_norm']}, largest state {largest}; {kept}. Lower train.learning_rate or "
+            'train.clip, or take model.variant = "bounded" or "normalised"'
+        )
+
+    def _end_epoch(self) -> None:
+        position, config = self.position, self.config
+        if self.group.leads:
+            with _averaged(self):
+                valid = evaluate(self.model, self.corpus.splits["valid"], reset=False).perplexity
+        else:
+            valid = 0.0
+        valid = self.group.share(valid)
+        train = math.exp(min(position.epoch_nats / max(position.epoch_tokens, 1), 700))
+        position.epoch += 1
+        if position.best is None or valid < position.best:
+            position.best, position.best_epoch = valid, position.epoch
+            if self.group.leads:
+                with _averaged(self):
+                    self.model.save(self.folder)
+        else:
+            position.plateaus += 1
+        if self.metrics is not None:
+            entry = {
+                "epoch": position.epoch,
+                "step": position.step,
+                "train_perplexity": train,
+                "valid_perplexity": valid,
+                "seconds": position.seconds,
+                **self._recurrence_norms(),
+            }
+            self.metrics.append(entry)
+            self.watcher.epoch(position, config.epochs, train, valid)
+        position.window, position.epoch_nats, position.epoch_tokens = 0, 0.0, 0
+        self.cells = self.model.begin(self.columns.batch)
+        self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        """Save everything that the next step depends on. Every process sends its part; the leading one writes."""
+        tensors = {**module_tensors(self.model), **optimiser_tensors(self.optimiser)}
+        tensors |= {f"average/{number}": value for number, value in enumerate(self.average)}
+        for rank, random in enumerate(self.group.gather(torch.get_rng_state())):
+            tensors[f"random/torch/{rank}"] = random
+        tensors["random/objective"] = self.objective.generator.get_state()
+        for layer, cell in enumerate(self.cells):
+            for number, state in enumerate(cell):
+                for rank, value in enumerate(self.group.gather(state)):
+                    tensors[f"cells/{layer}/{number}/{rank}"] = value
+        if self.metrics is not None:
+            self.position.metrics_bytes = self.metrics.size
+            save_checkpoint(self.folder, self.position, tensors)
+        self.kept_step = self.position.step
+
+    kept_step = 0
+
+    def _resume(self) -> None:
+        saved = load_checkpoint(self.folder)
+        if saved is None:
+            return
+        self.position, tensors = saved
+        self.kept_step = self.position.step
+        try:
+            self.model.load_state_dict(part(tensors, "model"))
+            restore_optimiser(self.optimiser, tensors)
+            for number, value in enumerate(self.average):
+                value.copy_(tensors[f"average/{number}"])
+            rank = self.group.rank
+            torch.set_rng_state(tensors[f"random/torch/{rank}"])
+            self.objective.generator.set_state(tensors["random/objective"])
+            self.cells = tuple(
+                tuple(tensors[f"cells/{layer}/{number}/{rank}"] for number in range(len(cell)))
+                for layer, cell in enumerate(self.cells)
+            )
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise RunError(
+                f"the training state in {self.folder} does not fit its recipe or the number of processes ({error}); "
+                "delete the folder to start anew"
+            ) from error
+
+
+class _averaged:  # noqa: N801
+    """Put the averaged weights into the model for a block, where the recipe asks for an average."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self.own: list[Tensor] = []
+
+    def __enter__(self) -> None:
+        self._swap()
+
+    def __exit__(self, *_: object) -> None:
+        self._swap()
+
+    def _swap(self) -> None:
+        for parameter, average in zip(self.trainer.parameters, self.trainer.average, strict=False):
+            parameter.data, average.data = average.data, parameter.data
+
+
+class _SignalsNoted:
+    """Let Ctrl-C and SIGTERM finish the current step, save the state and stop; a second one stops at once."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+        self.before: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.before[number] = signal.signal(number, self._note)
+
+    def _note(self, *_: object) -> None:
+        if self.trainer.stop_requested:
+            raise KeyboardInterrupt
+        self.trainer.stop_requested = True
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
