@@ -2,81 +2,83 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-from collections import Counter
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tslm.config import check
-from tslm.corpus.vocabulary import EOS, Vocabulary
+from tslm.corpus import embedded
+from tslm.corpus.cache import hash_file, prepare
+from tslm.corpus.encoding import FORMAT, SPLITS, Encoding, encode_text
+from tslm.corpus.files import STANDARD_INPUT, find_own_files, read_files, standard_input
+from tslm.corpus.named import NAMED, NamedCorpus, download_corpus, find_files
+from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, nearest
 
-SPLITS = ("train", "valid", "test")
-
-_FILES = {
-    "ptb": {split: f"ptb/ptb.{split}.txt" for split in SPLITS},
-    "wikitext-2": {split: f"wikitext-2/wiki.{split}.tokens" for split in SPLITS},
-}
+DEFAULT = embedded.NAME
+NAMES = (embedded.NAME, *NAMED)
+"""The corpora known by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusConfig:
     """Which text a model learns, and how the text becomes words."""
 
-    name: str = "asv"
+    name: str = DEFAULT
     """A named corpus (``tslm data list``); when ``path`` is given, only the name that reports show."""
 
     path: tuple[str, ...] = ()
-    """The user's own text: files, one folder with train, valid and test files, or ``-`` for standard input."""
+    """The user's own text: files, or one folder with train, valid and test, or ``-`` for standard input."""
 
     lower: bool = False
-    """Lower-case the text (own files only)."""
+    """Lower-case the text (own text only)."""
 
     min_count: int = 2
-    """Words seen less often in train become ``<unk>``; 1 keeps every word (own files only)."""
+    """Words seen less often in train become ``<unk>``; 1 keeps every word (own text only)."""
 
     max_vocabulary: int | None = None
-    """The largest number of words kept, ``<eos>`` and ``<unk>`` among them (own files only)."""
+    """The largest number of words kept, ``<eos>`` and ``<unk>`` among them (own text only)."""
 
     valid_fraction: float = 0.05
-    """The share of lines for validation, where the files do not say it."""
+    """The share of lines for valid, where the files do not say it (own text only)."""
 
     test_fraction: float = 0.05
-    """The share of lines for the test, where the files do not say it."""
+    """The share of lines for test, where the files do not say it (own text only)."""
 
     split_seed: int = 0
-    """Which lines go where, where the files do not say it."""
+    """Which lines go where, where the files do not say it (own text only)."""
 
     def __post_init__(self) -> None:
+        check(bool(self.name), "corpus.name is empty; give a name that reports can show")
         check(self.min_count >= 1, f"corpus.min_count = {self.min_count} must be 1 or more")
         check(
             self.max_vocabulary is None or self.max_vocabulary >= 3,
-            f"corpus.max_vocabulary = {self.max_vocabulary} must be 3 or more (or left out)",
+            f"corpus.max_vocabulary = {self.max_vocabulary} must be 3 or more, or left out",
         )
-        for key in ("valid_fraction", "test_fraction"):
-            value = getattr(self, key)
+        check(self.split_seed >= 0, f"corpus.split_seed = {self.split_seed} must be 0 or more")
+        for key, value in (("valid_fraction", self.valid_fraction), ("test_fraction", self.test_fraction)):
             check(0 < value < 1, f"corpus.{key} = {value} must lie between 0 and 1")
         check(
             self.valid_fraction + self.test_fraction < 1,
-            f"corpus.valid_fraction + corpus.test_fraction = {self.valid_fraction + self.test_fraction} "
+            f"corpus.valid_fraction + corpus.test_fraction = {self.valid_fraction + self.test_fraction:g} "
             "leaves no line for train; make them smaller",
         )
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Corpus:
     """A text as word ids, split into train, valid and test.
 
     Example:
         >>> corpus = open_corpus("ptb")
-        >>> corpus.splits["train"][:4], len(corpus.vocabulary)
-        (memmap([...], dtype=int32), 10000)
+        >>> corpus.splits["train"].size, len(corpus.vocabulary)
+        (929589, 10000)
     """
 
     name: str
@@ -97,32 +99,89 @@ class Corpus:
 
 
 def open_corpus(config: CorpusConfig | str, data_dir: Path | str | None = None) -> Corpus:
-    """Open a corpus by name, or the user's own files.
+    """Open a corpus by name, or the user's own text; the first time it is prepared, afterwards only mapped.
 
     Args:
-        config: a name, a path, or a config.
-        data_dir: where to look for the files of named corpora first; then in ``TSLM_DATA``, then in the user cache.
+        config: a name, the path of a file or folder, or a config.
+        data_dir: where to look for the files of named corpora first; then in ``TSLM_DATA``, then in the user
+            cache, and at last in their public homes.
 
     Raises:
-        CorpusError: the corpus is unknown, missing or damaged.
+        CorpusError: the corpus is unknown, missing or damaged, or the cache cannot be written.
     """
-    config = CorpusConfig(name=config) if isinstance(config, str) else config
-    if config.name not in _FILES:
-        raise CorpusError(f"unknown corpus {config.name!r}: {nearest(config.name, _FILES)}")
-    folder = Path(data_dir or os.environ.get("TSLM_DATA", "data"))
-    words: dict[str, list[str]] = {}
-    for split, name in _FILES[config.name].items():
-        text = (folder / name).read_text(encoding="utf-8")
-        words[split] = text.replace("\n", f" {EOS} ").split()
-    vocabulary = Vocabulary.from_counts(Counter(words["train"]))
-    splits = {split: vocabulary.encode(given) for split, given in words.items()}
-    return Corpus(config.name, vocabulary, MappingProxyType(splits), fingerprint(vocabulary, splits))
+    config = read_name(config) if isinstance(config, str) else config
+    if config.path:
+        return _open_own(config)
+    if config.name == embedded.NAME:
+        return _open_embedded()
+    if config.name in NAMED:
+        return _open_named(NAMED[config.name], Path(data_dir) if data_dir else None)
+    raise CorpusError(f"unknown corpus {config.name!r}: {nearest(config.name, NAMES)}")
 
 
-def fingerprint(vocabulary: Vocabulary, splits: Mapping[str, NDArray[np.int32]]) -> str:
-    """Return the SHA-256 over the words and all ids of a corpus."""
-    digest = hashlib.sha256("\n".join(vocabulary.words).encode())
-    for split in SPLITS:
-        digest.update(f"\n{split} {len(splits[split])}\n".encode())
-        digest.update(np.ascontiguousarray(splits[split], dtype="<i4").data)
-    return digest.hexdigest()
+def read_name(name: str, **options: Any) -> CorpusConfig:
+    """Return the config of what a user calls a corpus: a name, or a path to own text, or ``-``."""
+    if name in NAMES:
+        return CorpusConfig(name=name, **options)
+    if name == STANDARD_INPUT or Path(name).exists() or "/" in name or "." in name:
+        shown = "stdin" if name == STANDARD_INPUT else Path(name).name.split(".")[0] or "text"
+        return CorpusConfig(name=shown, path=(name,), **options)
+    raise CorpusError(f"unknown corpus {name!r}, and no such file: {nearest(name, NAMES)}")
+
+
+def _open_embedded() -> Corpus:
+    encoding = Encoding(max_vocabulary=embedded.VOCABULARY_SIZE)
+    key = {"text": embedded.describe(), **_describe(encoding)}
+
+    def write(folder: Path) -> None:
+        encode_text({split: embedded.read_embedded(split) for split in SPLITS}, folder, encoding)
+
+    return _map(embedded.NAME, prepare(key, write))
+
+
+def _open_named(named: NamedCorpus, data_dir: Path | None) -> Corpus:
+    paths = find_files(named, data_dir) or download_corpus(named)
+    corpus = _open_files(named.name, {split: [path] for split, path in paths.items()}, Encoding())
+    for split, file in named.files.items():
+        found = len(corpus.splits[split])
+        if found != file.tokens:
+            raise CorpusError(f"{paths[split]} has {found:,} tokens, not the {file.tokens:,} of the original")
+    if len(corpus.vocabulary) != named.vocabulary:
+        raise CorpusError(
+            f"{paths['train']} has {len(corpus.vocabulary):,} different words, "
+            f"not the {named.vocabulary:,} of the original"
+        )
+    return corpus
+
+
+def _open_own(config: CorpusConfig) -> Corpus:
+    options = asdict(config)
+    encoding = Encoding(**{key: options[key] for key in Encoding.__dataclass_fields__})
+    if STANDARD_INPUT in config.path:
+        with standard_input(config.path) as path:
+            return _open_files(config.name, find_own_files((str(path),)), encoding)
+    return _open_files(config.name, find_own_files(config.path), encoding)
+
+
+def _open_files(name: str, files: Mapping[str, list[Path]], encoding: Encoding) -> Corpus:
+    hashes = {split: [hash_file(path) for path in paths] for split, paths in files.items()}
+    key = {"text": hashes, **_describe(encoding)}
+
+    def write(folder: Path) -> None:
+        encode_text({split: read_files(paths) for split, paths in files.items()}, folder, encoding)
+        if {split: [hash_file(path) for path in paths] for split, paths in files.items()} != hashes:
+            raise CorpusError(f"the files of {name} changed while they were read; try again")
+
+    return _map(name, prepare(key, write))
+
+
+def _describe(encoding: Encoding) -> dict[str, Any]:
+    return {"encoding": asdict(encoding), "format": FORMAT}
+
+
+def _map(name: str, folder: Path) -> Corpus:
+    """Open a prepared folder; the ids stay on disk until they are read."""
+    description = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+    splits = {split: np.load(folder / f"{split}.npy", mmap_mode="r", allow_pickle=False) for split in SPLITS}
+    vocabulary = Vocabulary.load(folder / "vocabulary.txt")
+    return Corpus(name, vocabulary, MappingProxyType(splits), description["fingerprint"])

@@ -1,0 +1,71 @@
+"""Progress on standard error for what takes more than two seconds: a bar, or plain lines off a terminal."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+PATIENCE_SECONDS = 2.0
+LINE_SECONDS = 10.0
+
+
+@contextmanager
+def show_bytes(description: str, total: int | None) -> Generator[Callable[[int], None], None, None]:
+    """Yield a function to be told how many more bytes are done; show them once it has taken two seconds.
+
+    Example:
+        >>> with show_bytes("reading ptb.train.txt", total=5_101_618) as advance:
+        ...     advance(65_536)
+    """
+    console = Console(file=sys.stderr)
+    started = time.monotonic()
+    progress: Progress | None = None
+    done = 0
+    next_line = started + PATIENCE_SECONDS
+
+    def advance(count: int) -> None:
+        nonlocal done, progress, next_line
+        done += count
+        now = time.monotonic()
+        if now < next_line:
+            return
+        if not console.is_terminal:
+            share = f" {100 * done / total:.0f} %" if total else ""
+            rate = done / (now - started) / 1e6
+            left = f", {(total - done) / (rate * 1e6):.0f} s left" if total and rate else ""
+            console.print(
+                f"{description}:{share} {done / 1e6:.0f} MB, {rate:.1f} MB/s{left}", highlight=False
+            )
+            next_line = now + LINE_SECONDS
+            return
+        if progress is None:
+            progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                DownloadColumn(),
+                TransferSpeedColumn(),
+                TimeRemainingColumn(),
+                console=console,
+                transient=True,
+            )
+            progress.add_task(description, total=total)
+            progress.start()
+        progress.update(progress.task_ids[0], completed=done)
+
+    try:
+        yield advance
+    finally:
+        if progress is not None:
+            progress.stop()
