@@ -1,0 +1,212 @@
+"""All n-grams up to an order as one tree in a few sorted integer arrays.
+
+A *node* is an n-gram; node 0 is the empty one. Nodes are numbered level by level, and within a level in the
+order of (number of the history, last word), so a node is its own rank: ``keys`` is sorted as a whole, the
+children of a node stand side by side, and an n-gram of any order is one 64-bit key. The words of level one
+are all present, word ``w`` as node ``w + 1``, and after them the begin marker of a line (word ``V``), which
+is never predicted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Shaped
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+ROOT = 0
+"""The node of the empty history."""
+
+MISSING = -1
+"""What ``find`` gives for an n-gram that is not in the tree."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NgramTrie:
+    """A set of n-grams that holds, with each n-gram, its history and its suffix.
+
+    Both closures together make the tree an automaton: the longest known suffix of ``history + word`` is found
+    by walking up the suffixes of the history.
+    """
+
+    vocabulary_size: int
+    """V, the words that can be predicted; word ``V`` is the begin marker."""
+
+    levels: IntArray
+    """Level k holds the nodes ``levels[k]`` to ``levels[k + 1]``; level 0 is the root alone."""
+
+    keys: IntArray
+    """For each node, history × (V + 1) + last word; -1 for the root. Ascending."""
+
+    suffixes: NDArray[np.integer]
+    """For each node, the node of the n-gram without its first word."""
+
+    first_children: IntArray
+    """For each node below the last level, its first child; one more entry closes the last range."""
+
+    @property
+    def order(self) -> int:
+        """N, the length of the longest n-grams."""
+        return len(self.levels) - 2
+
+    @property
+    def node_count(self) -> int:
+        """How many n-grams there are, the empty one included."""
+        return len(self.keys)
+
+    @property
+    def context_count(self) -> int:
+        """How many nodes are short enough to be a history."""
+        return int(self.levels[-2])
+
+    @property
+    def begin(self) -> int:
+        """The node of the begin marker: the history of the first word of a line."""
+        return self.vocabulary_size + 1
+
+    @property
+    def byte_count(self) -> int:
+        """How much memory (or mapped file) the arrays take."""
+        return self.keys.nbytes + self.suffixes.nbytes + self.first_children.nbytes
+
+    @cached_property
+    def words(self) -> NDArray[np.int32]:
+        """The last word of every node; the root has none and says -1."""
+        words = (self.keys % (self.vocabulary_size + 1)).astype(np.int32)
+        words[ROOT] = -1
+        return words
+
+    @cached_property
+    def parents(self) -> NDArray[np.int32]:
+        """The history of every node; the root says -1."""
+        return (self.keys // (self.vocabulary_size + 1)).astype(np.int32)
+
+    def nodes(self, level: int) -> slice:
+        """Return the range of nodes of one level."""
+        return slice(int(self.levels[level]), int(self.levels[level + 1]))
+
+    def last_words(self, nodes: Int[np.ndarray, "Q"]) -> Int[np.ndarray, "Q"]:
+        """Return the last word of each n-gram; unlike ``words`` this reads only the nodes asked for."""
+        return self.keys[nodes] % (self.vocabulary_size + 1)
+
+    def order_of(self, nodes: Int[np.ndarray, "..."]) -> Int[np.ndarray, "..."]:
+        """Return the length of each n-gram."""
+        return np.searchsorted(self.levels, nodes, side="right") - 1
+
+    def marked(self) -> list[tuple[int, int]]:
+        """Return, for each level from 1, the range of the n-grams that start with the begin marker."""
+        ranges = [(self.begin, self.begin + 1)]
+        for _ in range(self.order - 1):
+            low, high = ranges[-1]
+            ranges.append((int(self.first_children[low]), int(self.first_children[high])))
+        return ranges
+
+    def find(
+        self, parents: Int[np.ndarray, "Q"], words: Int[np.ndarray, "Q"], level: int | None = None
+    ) -> Int[np.ndarray, "Q"]:
+        """Return the node of each history extended by a word, ``MISSING`` where there is none.
+
+        Args:
+            parents: histories; ``MISSING`` is allowed and stays missing.
+            words: the words after them.
+            level: the level of the answers where it is the same for all: the search is shorter.
+        """
+        low, high = (
+            (0, self.node_count) if level is None else (int(self.levels[level]), int(self.levels[level + 1]))
+        )
+        wanted = parents.astype(np.int64) * (self.vocabulary_size + 1) + words
+        keys = self.keys[low:high]
+        if not len(keys):
+            return np.full(len(wanted), MISSING, np.int64)
+        places = np.searchsorted(keys, wanted)
+        np.minimum(places, len(keys) - 1, out=places)
+        found = (keys[places] == wanted) & (parents >= 0)
+        return np.where(found, places + low, MISSING)
+
+    def chain(self, nodes: Int[np.ndarray, "B"]) -> Int[np.ndarray, "N B"]:
+        """Return the suffix of each length 0 … N−1 of each history, ``MISSING`` where it is shorter."""
+        chain = np.full((max(self.order, 1), len(nodes)), MISSING, np.int64)
+        current = nodes.astype(np.int64)
+        columns = np.arange(len(nodes))
+        for _ in range(len(chain)):
+            chain[self.order_of(current), columns] = current
+            current = self.suffixes[current].astype(np.int64)
+        chain[0] = ROOT
+        return chain
+
+    def edges(self, contexts: Int[np.ndarray, "C"]) -> tuple[Int[np.ndarray, "E"], Int[np.ndarray, "E"]]:
+        """Return all children of the given histories, and the place of each one's history in ``contexts``."""
+        first = self.first_children[contexts]
+        sizes = self.first_children[contexts + 1] - first
+        owners = np.repeat(np.arange(len(contexts)), sizes)
+        starts = np.cumsum(sizes) - sizes
+        return np.arange(len(owners)) - starts[owners] + first[owners], owners
+
+    def successors(self, edges: Int[np.ndarray, "E"]) -> Int[np.ndarray, "E"]:
+        """Return the history that each n-gram leaves: itself, or its suffix where it is of full length."""
+        return np.where(edges < self.context_count, edges, self.suffixes[edges])
+
+    def spell(self, nodes: Int[np.ndarray, "Q"], level: int) -> Int[np.ndarray, "Q K"]:
+        """Return the words of n-grams that are all of length ``level``."""
+        words = np.empty((len(nodes), level), np.int64)
+        current = np.asarray(nodes)
+        for place in range(level - 1, -1, -1):
+            words[:, place] = self.words[current]
+            current = self.parents[current]
+        return words
+
+    def keep(self, kept: Bool[np.ndarray, "nodes"]) -> NgramTrie:
+        """Return the tree of the kept nodes alone; the kept set must hold the history and suffix of each."""
+        numbers = np.cumsum(kept, dtype=np.int64) - 1
+        base = self.vocabulary_size + 1
+        keys = numbers[self.parents[kept]] * base + self.words[kept]
+        keys[ROOT] = -1
+        ends = numbers[self.levels[1:] - 1] + 1
+        return build_trie(
+            vocabulary_size=self.vocabulary_size,
+            level_keys=np.split(keys, ends[:-1]),
+            suffixes=numbers[self.suffixes[kept]],
+        )
+
+
+def add_up(
+    places: Int[np.ndarray, "Q"], values: Shaped[np.ndarray, "Q"], size: int
+) -> Float[np.ndarray, "size"]:
+    """Return, for each place 0 … size − 1, the sum of its values."""
+    return np.bincount(places, weights=values, minlength=size).astype(np.float64, copy=False)
+
+
+def build_trie(
+    *, vocabulary_size: int, level_keys: list[IntArray], suffixes: NDArray[np.integer] | None = None
+) -> NgramTrie:
+    """Put a tree together from the sorted keys of each level, the root's level ``[-1]`` first.
+
+    Args:
+        vocabulary_size: V.
+        level_keys: for each level, history × (V + 1) + word, with histories numbered over the whole tree.
+        suffixes: for each node, its suffix; found by search when not given.
+    """
+    levels = np.concatenate([[0], np.cumsum([len(keys) for keys in level_keys])]).astype(np.int64)
+    keys = np.concatenate(level_keys)
+    base = vocabulary_size + 1
+    children = np.bincount(keys[1:] // base, minlength=int(levels[-2]))
+    first_children = np.concatenate([[1], 1 + np.cumsum(children)]).astype(np.int64)
+    narrow = np.int32 if len(keys) < 2**31 else np.int64
+    if suffixes is None:
+        suffixes = np.zeros(len(keys), narrow)
+        for level in range(2, len(levels) - 1):
+            parents, words = np.divmod(keys[levels[level] : levels[level + 1]], base)
+            wanted = suffixes[parents].astype(np.int64) * base + words
+            shorter = keys[levels[level - 1] : levels[level]]
+            suffixes[levels[level] : levels[level + 1]] = np.searchsorted(shorter, wanted) + levels[level - 1]
+    return NgramTrie(
+        vocabulary_size=vocabulary_size,
+        levels=levels,
+        keys=keys,
+        suffixes=suffixes.astype(narrow),
+        first_children=first_children,
+    )
