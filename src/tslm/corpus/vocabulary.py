@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from pathlib import Path
 from types import MappingProxyType
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +64,9 @@ class Vocabulary:
         object.__setattr__(self, "unk_id", ids.get(UNK))
 
     @classmethod
-    def from_counts(cls, counts: Mapping[str, int], min_count: int = 1, max_size: int | None = None) -> Self:
+    def from_counts(
+        cls, counts: Mapping[str, int], min_count: int = 1, max_size: int | None = None
+    ) -> Vocabulary:
         """Make a vocabulary of the frequent words, the most frequent first and equals in alphabetical order.
 
         ``<eos>`` is always in it. ``<unk>`` is in it when the text has it, or when words may be left out (a
@@ -94,7 +95,7 @@ class Vocabulary:
         return cls(tuple(word for word, _ in kept))
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: Path) -> Vocabulary:
         """Read a vocabulary that ``save`` wrote.
 
         Raises:

@@ -1,0 +1,63 @@
+"""What all tests share: a cache of their own, the real corpora where they are at hand, and a small synthetic one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tslm.corpus.sources import Corpus, open_corpus
+from tslm.corpus.synthetic import Automaton, AutomatonConfig, make_corpus
+
+# The machine may be busy: a slow example is no failure. The same examples every time: a failure can be repeated.
+settings.register_profile("tslm", deadline=None, derandomize=True)
+settings.load_profile("tslm")
+
+BESIDE = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache folder for all tests, not the user's; also lets sub-processes find the real corpora."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TSLM_CACHE", str(folder))
+        if "TSLM_DATA" not in os.environ and BESIDE.is_dir():
+            patch.setenv("TSLM_DATA", str(BESIDE))
+        # Nothing in the tests goes out to the network: port 9 of the loopback answers nobody.
+        patch.setenv("TSLM_MIRROR", "http://127.0.0.1:9")
+        yield folder
+
+
+def open_real(name: str) -> Corpus:
+    folder = os.environ.get("TSLM_DATA")
+    if folder is None or not (Path(folder) / name).is_dir():
+        pytest.skip(f"needs {name}: set TSLM_DATA to a folder with {name}/, or put it into {BESIDE}")
+    return open_corpus(name)
+
+
+@pytest.fixture(scope="session")
+def ptb(cache_folder: Path) -> Corpus:
+    """Penn Treebank."""
+    return open_real("ptb")
+
+
+@pytest.fixture(scope="session")
+def wikitext(cache_folder: Path) -> Corpus:
+    """WikiText-2."""
+    return open_real("wikitext-2")
+
+
+@pytest.fixture(scope="session")
+def automaton() -> Automaton:
+    """The automaton that the synthetic corpus comes from; its entropy rate is the answer."""
+    return Automaton(AutomatonConfig(states=4, words=12, choices=3, line_length=8.0, seed=1))
+
+
+@pytest.fixture(scope="session")
+def synthetic(automaton: Automaton) -> Corpus:
+    """A small corpus with a known answer: 20,000 tokens of train."""
+    return make_corpus(automaton.config, tokens=20_000)
