@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tslm.corpus.cache import cache_dir, hash_file, locked, writing_cache
 from tslm.corpus.download import DownloadError, download
-from tslm.errors import CorpusError
+from tslm.errors import CorpusError, nearest
 from tslm.files import whole
 
 DATA_VARIABLE = "TSLM_DATA"
@@ -124,6 +124,17 @@ NAMED: Mapping[str, NamedCorpus] = {
         ),
     ),
 }
+
+
+def get_named(name: str) -> NamedCorpus:
+    """Return a corpus that has files of its own, by name.
+
+    Raises:
+        CorpusError: there is none of that name; suggests the nearest.
+    """
+    if name not in NAMED:
+        raise CorpusError(f"there is no corpus {name!r} to download: {nearest(name, NAMED)}")
+    return NAMED[name]
 
 
 def find_files(corpus: NamedCorpus, data_dir: Path | None) -> dict[str, Path] | None:
