@@ -1,7 +1,7 @@
 r"""ARPA files, the common text format of back-off models.
 
-Our begin marker is ``<s>`` there, and our ``<eos>`` is ``</s>``. Logarithms are to base ten, and -99 is that of
-zero.
+Our begin marker is ``<s>`` there, and our ``<eos>`` is ``</s>``. Logarithms are to base ten, and -99 is that
+of zero.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tslm.corpus.sources import CorpusConfig
 from tslm.corpus.vocabulary import EOS, UNK, Vocabulary
-from tslm.errors import CorpusError
+from tslm.errors import CorpusError, RunError
 from tslm.files import whole
-from tslm.models.backoff import BackoffModel
+from tslm.models.backoff import BackoffConfig, BackoffModel
 from tslm.models.smoothing import BackoffTable, FloatArray
 from tslm.models.trie import IntArray, build_trie
+from tslm.training.folder import RECIPE, VOCABULARY
+from tslm.training.recipe import Recipe, write_recipe
 
 BEGIN, END = "<s>", "</s>"
 ZERO = -99.0
@@ -81,8 +84,8 @@ def import_arpa(path: Path) -> BackoffModel:
     r"""Read an ARPA file, plain or gzipped, whoever wrote it.
 
     Columns may be parted by tabs or spaces, back-off weights may be missing (then they are 1), and so may the
-    histories or suffixes of an n-gram, which are put in without changing any probability. ``<UNK>`` is read as
-    ``<unk>``. Without ``</s>``, ``<eos>`` has probability zero.
+    histories or suffixes of an n-gram, which are put in without changing any probability. ``<UNK>`` is read
+    as ``<unk>``. Without ``</s>``, ``<eos>`` has probability zero.
 
     Raises:
         CorpusError: the file cannot be read, or is malformed; the message names the line.
@@ -94,6 +97,25 @@ def import_arpa(path: Path) -> BackoffModel:
         reason = getattr(error, "strerror", None) or str(error)
         raise CorpusError(f"cannot read {path}: {reason}; give an ARPA file, plain or gzipped") from error
     return BackoffModel(_build_table(_close(sections), len(vocabulary)), vocabulary)
+
+
+def import_run(path: Path, folder: Path) -> BackoffModel:
+    """Read an ARPA file into a new run folder, which ``tslm.load`` opens.
+
+    Raises:
+        CorpusError: the file is malformed.
+        RunError: the folder holds a run already.
+    """
+    if (folder / RECIPE).exists():
+        raise RunError(f"{folder} holds a run already; choose another folder with --out, or delete it")
+    model = import_arpa(path)
+    model.save(folder)
+    model.vocabulary.save(folder / VOCABULARY)
+    recipe = Recipe(
+        corpus=CorpusConfig(name=path.name), kind=model.kind, model=BackoffConfig(order=model.order)
+    )
+    write_recipe(folder / RECIPE, recipe)
+    return model
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,13 @@ from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariable
 from torch import Tensor
 
 from tslm.config import check
+from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import UNK, Vocabulary
-from tslm.errors import RunError, ShapeError
+from tslm.errors import RunError, ShapeError, UnsupportedError
 from tslm.files import whole
 from tslm.models.base import LanguageModel
-from tslm.models.blanks import ContractedPattern, Pattern, Span, fill_blanks
+from tslm.models.blanks import Pattern, Span
+from tslm.models.filling import ContractedPattern, fill_blanks
 from tslm.models.smoothing import BackoffTable
 from tslm.models.trie import MISSING, ROOT, NgramTrie
 
@@ -60,6 +62,14 @@ class BackoffModel(LanguageModel[Tensor]):
             )
         self.table = table
         self.vocabulary = vocabulary
+
+    @classmethod
+    def fit(cls, config: Any, corpus: Corpus) -> Self:
+        """Estimate the model from a corpus, where its kind is one that is estimated."""
+        raise UnsupportedError(
+            f"a model of kind {cls.kind!r} comes from a file and is not estimated: use tslm arpa import, or "
+            "give kind = 'kneser-ney'"
+        )
 
     @property
     def order(self) -> int:
@@ -164,7 +174,7 @@ class BackoffModel(LanguageModel[Tensor]):
         return cls._restore(table, vocabulary, arrays)
 
     @classmethod
-    def _restore(cls, table: BackoffTable, vocabulary: Vocabulary, arrays: dict[str, Any]) -> Self:  # noqa: ARG003
+    def _restore(cls, table: BackoffTable, vocabulary: Vocabulary, arrays: dict[str, Any]) -> Self:
         """Make the model from its file's arrays; subclasses with more of them override this."""
         return cls(table, vocabulary)
 

@@ -187,15 +187,30 @@ class Blank:
 
 
 def expand(
-    table: BackoffTable, states_B: Int[np.ndarray, "B"], after: Weighted, allowed_V: Bool[np.ndarray, "V"]
+    table: BackoffTable,
+    states_B: Int[np.ndarray, "B"],
+    after: Weighted | None,
+    allowed_V: Bool[np.ndarray, "V"],
 ) -> tuple[Float[np.ndarray, "B V"], Int[np.ndarray, "B V"]]:
-    """Return p(word and what follows | history) for all words, and the history after each word."""
+    """Return p(word and what follows | history) for all words, and the history after each word.
+
+    Args:
+        table: the model.
+        states_B: the histories.
+        after: for each history after the word, the probability of what follows; None where nothing does.
+        allowed_V: the words that may come.
+    """
     trie = table.trie
     size = trie.vocabulary_size
+
+    def value(edges: Int[np.ndarray, "E"], targets: Int[np.ndarray, "E"]) -> FloatArray:
+        probability = np.exp(table.log_probability[edges])
+        return probability if after is None else probability * after.at(targets)
+
     roots, _ = trie.edges(np.array([ROOT]))
     roots = roots[:size]
     targets = trie.successors(roots)
-    values_BV = np.tile(np.exp(table.log_probability[roots]) * after.at(targets), (len(states_B), 1))
+    values_BV = np.tile(value(roots, targets), (len(states_B), 1))
     targets_BV = np.tile(targets, (len(states_B), 1))
     for histories in trie.chain(states_B)[1:]:
         rows = np.flatnonzero(histories >= 0)
@@ -203,7 +218,7 @@ def expand(
         edges, owners = trie.edges(histories[rows])
         places = rows[owners], trie.last_words(edges)
         edge_targets = trie.successors(edges)
-        values_BV[places] = np.exp(table.log_probability[edges]) * after.at(edge_targets)
+        values_BV[places] = value(edges, edge_targets)
         targets_BV[places] = edge_targets
     return values_BV * allowed_V, targets_BV
 

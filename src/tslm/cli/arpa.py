@@ -1,0 +1,75 @@
+"""``tslm arpa``: n-gram models to and from the files of other tools."""
+
+from __future__ import annotations
+
+import argparse
+from itertools import pairwise
+from typing import Any
+
+EXAMPLES = """examples:
+  tslm arpa export runs/ptb-kn5 ptb-kn5.arpa.gz
+  tslm arpa import other.arpa --out runs/other"""
+
+
+def add(subparsers: Any) -> None:
+    """Add the command to the command line."""
+    parser = subparsers.add_parser(
+        "arpa",
+        help="write and read ARPA files",
+        description="Exchange n-gram models with other tools as ARPA files, plain or gzipped.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
+    export = actions.add_parser("export", help="write the model of a run folder as an ARPA file")
+    export.add_argument("run_folder", metavar="RUN", help="the folder of an n-gram model")
+    export.add_argument("file", metavar="FILE", help="the file to write; gzipped when it ends with .gz")
+    export.add_argument("--json", action="store_true", help="print one JSON object")
+    export.set_defaults(run=run_export)
+    read = actions.add_parser("import", help="read an ARPA file into a run folder")
+    read.add_argument("file", metavar="FILE", help="an ARPA file, plain or gzipped")
+    read.add_argument("--out", metavar="FOLDER", required=True, help="the run folder to write")
+    read.add_argument("--json", action="store_true", help="print one JSON object")
+    read.set_defaults(run=run_import)
+
+
+def run_export(arguments: argparse.Namespace) -> int:
+    """Run ``tslm arpa export``."""
+    from pathlib import Path
+
+    import tslm
+    from tslm.errors import UnsupportedError
+    from tslm.interop.arpa import export_arpa
+    from tslm.models.backoff import BackoffModel
+
+    model = tslm.load(arguments.run_folder)
+    if not isinstance(model, BackoffModel):
+        raise UnsupportedError(
+            f"a model of kind {model.kind!r} has no n-grams to write; give the run of an n-gram model"
+        )
+    export_arpa(model, Path(arguments.file))
+    _print(arguments.file, model, json=arguments.json)
+    return 0
+
+
+def run_import(arguments: argparse.Namespace) -> int:
+    """Run ``tslm arpa import``."""
+    from pathlib import Path
+
+    from tslm.interop.arpa import import_run
+
+    _print(arguments.out, import_run(Path(arguments.file), Path(arguments.out)), json=arguments.json)
+    return 0
+
+
+def _print(written: str, model: Any, *, json: bool) -> None:
+    """Say what was written."""
+    levels = model.table.trie.levels
+    sizes = [int(high - low) for low, high in pairwise(levels[1:])]
+    if json:
+        from json import dumps
+
+        print(dumps({"written": written, "order": model.order, "ngrams": sizes}))
+    else:
+        shown = ", ".join(f"{size:,} {order}-grams" for order, size in enumerate(sizes, start=1))
+        print(f"{written}: {shown}")
