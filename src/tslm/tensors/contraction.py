@@ -213,7 +213,7 @@ def _find_cheapest_first(
     ) -> tuple[int, int]:
         return math.prod(sizes[name] for name in k1 | k2), size12
 
-    return greedy(inputs, output, sizes, cost_fn=cost)  # pyright: ignore[reportArgumentType]
+    return list(greedy(inputs, output, sizes, cost_fn=cost))  # pyright: ignore[reportArgumentType]
 
 
 def _build_steps(
