@@ -13,6 +13,7 @@ KINDS = {
     "unigram": ("tslm.models.unigram", "Unigram", "UnigramConfig"),
     "count-tensor": ("tslm.models.ngram", "CountTensor", "CountTensorConfig"),
     "kneser-ney": ("tslm.models.kneser_ney", "KneserNey", "KneserNeyConfig"),
+    "backoff": ("tslm.models.backoff", "BackoffModel", "BackoffConfig"),
     "recurrent": ("tslm.models.recurrent", "RecurrentModel", "RecurrentConfig"),
 }
 """kind → module, model class, config class."""
