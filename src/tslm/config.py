@@ -73,9 +73,11 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
             )
         return value
     if origin is tuple:
+        item = get_args(hint)[0]
+        if isinstance(value, str) and item is str:
+            value = [value]  # `--set corpus.path=my.txt` means a list of one
         if not isinstance(value, list | tuple):
             raise RecipeError(f"{where} = {value!r} is not a list")
-        item = get_args(hint)[0]
         return tuple(_convert(entry, item, where) for entry in cast(list[Any], value))
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)

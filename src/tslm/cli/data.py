@@ -100,6 +100,7 @@ def run_list(arguments: argparse.Namespace) -> int:
     """List the corpora known by name."""
     from tslm.corpus import embedded
     from tslm.corpus.named import NAMED, find_files
+    from tslm.errors import CorpusError
 
     rows = {
         embedded.NAME: {
@@ -109,8 +110,11 @@ def run_list(arguments: argparse.Namespace) -> int:
         }
     }
     for name, corpus in NAMED.items():
-        files = find_files(corpus, arguments.data_dir)
-        where = "downloaded when first used" if files is None else str(files["train"].parent)
+        try:
+            files = find_files(corpus, arguments.data_dir)
+            where = "downloaded when first used" if files is None else str(files["train"].parent)
+        except CorpusError as error:
+            where = f"unusable: {error}"
         rows[name] = {"title": corpus.title, "vocabulary": corpus.vocabulary, "where": where}
     if arguments.json:
         print(json.dumps(rows))

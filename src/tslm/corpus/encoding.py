@@ -70,10 +70,8 @@ def encode_text(texts: Mapping[str, Iterable[str]], folder: Path, encoding: Enco
     lines = {
         split: _write_raw(pieces, numbers, raw[split], encoding.lower) for split, pieces in texts.items()
     }
-    if ALL in lines and lines[ALL] < len(SPLITS):
-        raise CorpusError(
-            f"a text of {lines[ALL]} lines cannot be split into train, valid and test; give three or more"
-        )
+    if ALL in lines:
+        _check_split(lines[ALL], encoding)
     counts = {split: np.zeros(len(numbers), np.int64) for split in SPLITS}
     for split, block in _portions(raw, lines, encoding):
         counts[split] += np.bincount(block, minlength=len(numbers))
@@ -162,6 +160,15 @@ def label_lines(first: int, last: int, total: int, encoding: Encoding) -> NDArra
         of_block[order[valid : valid + test]] = 2
         labels.append(of_block[max(first - start, 0) : last - start])
     return np.concatenate(labels)
+
+
+def _check_split(lines: int, encoding: Encoding) -> None:
+    valid, test = _share(encoding.valid_fraction, lines), _share(encoding.test_fraction, lines)
+    if valid + test >= lines:
+        raise CorpusError(
+            f"a text of {lines} lines leaves none for train after {valid} for valid and {test} for test; "
+            "give more lines or smaller fractions"
+        )
 
 
 def _share(fraction: float, lines: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -31,7 +31,7 @@ class CorpusConfig:
     """Which text a model learns, and how the text becomes words."""
 
     name: str = DEFAULT
-    """A named corpus (``tslm data list``); when ``path`` is given, only the name that reports show."""
+    """A named corpus (``tslm data list``); with ``path``, a name of your own that reports show."""
 
     path: tuple[str, ...] = ()
     """The user's own text: files, or one folder with train, valid and test, or ``-`` for standard input."""
@@ -112,6 +112,7 @@ def open_corpus(config: CorpusConfig | str, data_dir: Path | str | None = None) 
     config = read_name(config) if isinstance(config, str) else config
     if config.path:
         return _open_own(config)
+    _refuse_options(config)
     if config.name == embedded.NAME:
         return _open_embedded()
     if config.name in NAMED:
@@ -124,9 +125,18 @@ def read_name(name: str, **options: Any) -> CorpusConfig:
     if name in NAMES:
         return CorpusConfig(name=name, **options)
     if name == STANDARD_INPUT or Path(name).exists() or "/" in name or "." in name:
-        shown = "stdin" if name == STANDARD_INPUT else Path(name).name.split(".")[0] or "text"
-        return CorpusConfig(name=shown, path=(name,), **options)
+        return CorpusConfig(path=(name,), **options)
     raise CorpusError(f"unknown corpus {name!r}, and no such file: {nearest(name, NAMES)}")
+
+
+def _refuse_options(config: CorpusConfig) -> None:
+    """Raise an error for an option that a named corpus would pass over in silence."""
+    for field in fields(config):
+        if field.name not in ("name", "path") and getattr(config, field.name) != field.default:
+            raise CorpusError(
+                f"corpus.{field.name} is for own text, and {config.name!r} is read as it is; leave it out, or "
+                "give the text as corpus.path"
+            )
 
 
 def _open_embedded() -> Corpus:
@@ -155,12 +165,20 @@ def _open_named(named: NamedCorpus, data_dir: Path | None) -> Corpus:
 
 
 def _open_own(config: CorpusConfig) -> Corpus:
+    # A recipe's `name = "ptb"` with another path must not pass for Penn Treebank in reports.
+    name = _name_of_path(config.path[0]) if config.name in NAMES else config.name
     options = asdict(config)
     encoding = Encoding(**{key: options[key] for key in Encoding.__dataclass_fields__})
     if STANDARD_INPUT in config.path:
         with standard_input(config.path) as path:
-            return _open_files(config.name, find_own_files((str(path),)), encoding)
-    return _open_files(config.name, find_own_files(config.path), encoding)
+            return _open_files(name, find_own_files((str(path),)), encoding)
+    return _open_files(name, find_own_files(config.path), encoding)
+
+
+def _name_of_path(path: str) -> str:
+    return (
+        "standard input" if path == STANDARD_INPUT else Path(path).resolve().name.split(".")[0] or "own text"
+    )
 
 
 def _open_files(name: str, files: Mapping[str, list[Path]], encoding: Encoding) -> Corpus:

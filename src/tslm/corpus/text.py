@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import zstandard
 
@@ -71,20 +71,21 @@ def read_text(path: Path, on_read: Callable[[int], None] | None = None) -> Itera
 
 def _decode(piece: bytes, path: Path, line: int, offset: int) -> str:
     """Return ``piece`` as text, or raise an error that says where it is no text."""
-    nul = piece.find(b"\0")
-    if nul >= 0:
-        line += piece.count(b"\n", 0, nul)
-        raise CorpusError(
-            f"{path}, line {line}, byte {offset + nul}: a NUL byte; give plain text saved as UTF-8"
-        )
     try:
-        return piece.decode("utf-8")
+        decoded = piece.decode("utf-8")
     except UnicodeDecodeError as error:
         line += piece.count(b"\n", 0, error.start)
         raise CorpusError(
             f"{path}, line {line}, byte {offset + error.start}: byte 0x{piece[error.start]:02x} is not valid "
             "UTF-8; save the file as UTF-8 (for example: iconv -f latin1 -t utf-8)"
         ) from error
+    if "\0" in decoded:
+        nul = piece.index(b"\0")
+        line += piece.count(b"\n", 0, nul)
+        raise CorpusError(
+            f"{path}, line {line}, byte {offset + nul}: a NUL byte; give plain text saved as UTF-8"
+        )
+    return decoded
 
 
 def _blocks(path: Path, on_read: Callable[[int], None] | None) -> Iterator[bytes]:
@@ -109,7 +110,7 @@ def _blocks(path: Path, on_read: Callable[[int], None] | None) -> Iterator[bytes
         ) from error
 
 
-def _open(start: bytes) -> Callable[[BinaryIO], Iterator[bytes]]:
+def _open(start: bytes) -> Callable[[io.BufferedReader], Iterator[bytes]]:
     """Return the reader that the first bytes of a file ask for; none of them can start a UTF-8 text."""
     if start.startswith(b"\x1f\x8b"):
         return lambda handle: _plain(gzip.GzipFile(fileobj=handle, mode="rb"))
@@ -120,12 +121,12 @@ def _open(start: bytes) -> Callable[[BinaryIO], Iterator[bytes]]:
     return _plain
 
 
-def _plain(handle: BinaryIO | gzip.GzipFile | lzma.LZMAFile) -> Iterator[bytes]:
+def _plain(handle: io.BufferedIOBase) -> Iterator[bytes]:
     while block := handle.read(BLOCK_BYTES):
         yield block
 
 
-def _zstandard(handle: BinaryIO) -> Iterator[bytes]:
+def _zstandard(handle: io.BufferedReader) -> Iterator[bytes]:
     """Yield the blocks of all frames; unlike the library's own reader, notice a missing end."""
     reader = zstandard.ZstdDecompressor().decompressobj()
     fed = False
