@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 
-from tslm.errors import TslmError
+from tslm.errors import Stopped, TslmError
 
 COMMANDS = (
     "data",
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return parsed.run(parsed)
     except TslmError as error:
         print(f"tslm: {error}", file=sys.stderr)
-        return 2
+        return 130 if isinstance(error, Stopped) else 2
     except KeyboardInterrupt:
         print("tslm: stopped", file=sys.stderr)
         return 130

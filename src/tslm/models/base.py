@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -64,7 +64,7 @@ class LanguageModel(ABC, Generic[StateT]):
 
     @classmethod
     @abstractmethod
-    def load(cls, folder: Path, config: Any, vocabulary: Vocabulary) -> Self:
+    def load(cls, folder: Path, config: Any, vocabulary: Vocabulary) -> LanguageModel[StateT]:
         """Read a model that ``save`` wrote.
 
         Args:

@@ -199,8 +199,7 @@ class LstmCell(_AdditiveCell):
 
     def start(self, batch: int) -> CellState:
         """Nothing has been read: zero, in state and memory."""
-        zero_1BR = self.W.new_zeros(1, batch, self.rank)
-        return zero_1BR, zero_1BR
+        return self.W.new_zeros(1, batch, self.rank), self.W.new_zeros(1, batch, self.rank)
 
     def forward(
         self, inputs_TBM: Float[Tensor, "T B M"], state: CellState

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -216,7 +216,7 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
         save_weights(folder, self.state_dict())
 
     @classmethod
-    def load(cls, folder: Path, config: RecurrentConfig, vocabulary: Vocabulary) -> Self:
+    def load(cls, folder: Path, config: RecurrentConfig, vocabulary: Vocabulary) -> RecurrentModel:
         """Read ``model.safetensors``."""
         model = cls(config, vocabulary)
         shapes = {key: (tensor.dtype, tuple(tensor.shape)) for key, tensor in model.state_dict().items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -44,7 +44,7 @@ class Unigram(LanguageModel[int]):
         self.log_probability_V = log_probability_V
 
     @classmethod
-    def fit(cls, config: UnigramConfig, corpus: Corpus) -> Self:
+    def fit(cls, config: UnigramConfig, corpus: Corpus) -> Unigram:
         """Count the words of the training split."""
         size = len(corpus.vocabulary)
         counts_V = torch.from_numpy(np.bincount(corpus.splits["train"], minlength=size)).double() + config.add
@@ -72,7 +72,7 @@ class Unigram(LanguageModel[int]):
         save_weights(folder, {"log_probability": self.log_probability_V})
 
     @classmethod
-    def load(cls, folder: Path, config: UnigramConfig, vocabulary: Vocabulary) -> Self:
+    def load(cls, folder: Path, config: UnigramConfig, vocabulary: Vocabulary) -> Unigram:
         """Read ``model.safetensors``."""
         shapes = {"log_probability": (torch.float64, (len(vocabulary),))}
         return cls(vocabulary, load_weights(folder, shapes)["log_probability"])
@@ -84,7 +84,7 @@ class Uniform(Unigram):
     kind: ClassVar[str] = "uniform"
 
     @classmethod
-    def fit(cls, config: UniformConfig, corpus: Corpus) -> Self:  # type: ignore[override]
+    def fit(cls, config: UniformConfig, corpus: Corpus) -> Unigram:  # type: ignore[override]
         """Take the size of the vocabulary, and nothing else, from the corpus."""
         size = len(corpus.vocabulary)
         return cls(corpus.vocabulary, torch.full((size,), 1 / size, dtype=torch.float64).log())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from tslm.errors import RunError
@@ -22,7 +22,8 @@ def save_weights(
     """Write named tensors, whole or not at all, with an optional note in the file's header."""
     with whole(folder / name) as temporary:
         contiguous = {key: tensor.detach().contiguous() for key, tensor in tensors.items()}
-        save_file(contiguous, temporary, metadata={"note": note} if note is not None else None)
+        # Not save_file: it makes a file that only its owner may read.
+        temporary.write_bytes(save(contiguous, metadata={"note": note} if note is not None else None))
 
 
 def load_weights(

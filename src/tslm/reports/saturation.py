@@ -86,7 +86,9 @@ def sweep_ranks(
     chosen = sorted(set(ranks))
     for rank in chosen:
         if not 1 <= rank <= maximum_rank(shape):
-            raise NumberError(f"rank {rank} for a tensor of {shape[0]} classes; expected 1 to {maximum_rank(shape)}")
+            raise NumberError(
+                f"rank {rank} for a tensor of {shape[0]} classes; expected 1 to {maximum_rank(shape)}"
+            )
     results: list[RankResult] = []
     largest: Approximation[RecursiveDecomposition] | None = None
     for rank in chosen:
@@ -101,7 +103,9 @@ def sweep_ranks(
     tell("the tensor itself: measuring")
     exact = _measure(ngrams, corpus, None, None)
     unigram = CompressedModel(corpus.vocabulary, ngrams.scaled, ngrams.scale_C, ngrams.unigram_V, weight=0.0)
-    baseline = {split: evaluate(unigram, corpus.splits[split], reset=False).perplexity for split in ("valid", "test")}
+    baseline = {
+        split: evaluate(unigram, corpus.splits[split], reset=False).perplexity for split in ("valid", "test")
+    }
     return Saturation(
         corpus=corpus.name,
         fingerprint=corpus.fingerprint,
@@ -139,25 +143,38 @@ def plot_sweep(sweep: Saturation, path: Path, format: str) -> None:  # noqa: A00
     left.axhline(sweep.exact.test, color="#777777", linestyle="--", label="whole tensor (test)")
     left.set_ylabel("perplexity")
     left.legend(fontsize=8)
-    middle.plot(ranks, [result.relative_error for result in sweep.ranks], "o-", color="#2f6fb0", label="error ‖K−K̂‖/‖K‖")
-    middle.plot(ranks, [result.clipped for result in sweep.ranks], "s-", color="#c8553d", label="clipped share of |T̂|")
+    middle.plot(
+        ranks,
+        [result.relative_error for result in sweep.ranks],
+        "o-",
+        color="#2f6fb0",
+        label="error ‖K−K̂‖/‖K‖",
+    )
+    middle.plot(
+        ranks, [result.clipped for result in sweep.ranks], "s-", color="#c8553d", label="clipped share of |T̂|"
+    )
     middle.set_ylim(bottom=0)
     middle.legend(fontsize=8)
     middle.set_ylabel("share")
-    right.plot(ranks, [result.parameters for result in sweep.ranks], "o-", color="#2f6fb0", label="decomposed")
+    right.plot(
+        ranks, [result.parameters for result in sweep.ranks], "o-", color="#2f6fb0", label="decomposed"
+    )
     right.axhline(sweep.classes**sweep.order, color="#777777", linestyle="--", label="whole tensor")
     right.set_yscale("log")
     right.set_ylabel("numbers stored")
     right.legend(fontsize=8)
     for axes in (left, middle, right):
         axes.set_xscale("log", base=2)
-        axes.set_xticks(ranks, [str(rank) for rank in ranks], fontsize=8, rotation=45 if len(ranks) > 8 else 0)
+        axes.set_xticks(
+            ranks, [str(rank) for rank in ranks], fontsize=8, rotation=45 if len(ranks) > 8 else 0
+        )
         axes.minorticks_off()
         axes.set_xlabel("rank r")
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
     figure.suptitle(
-        f"{sweep.corpus}: {sweep.order}-gram tensor of {sweep.classes:,} classes, scaling: {sweep.scaling}", fontsize=11
+        f"{sweep.corpus}: {sweep.order}-gram tensor of {sweep.classes:,} classes, scaling: {sweep.scaling}",
+        fontsize=11,
     )
     # A fixed salt and no date make the file the same for the same numbers.
     figure.savefig(path, format=format, dpi=150, metadata={"Date": None} if format == "svg" else None)
@@ -185,7 +202,9 @@ def _measure(
 ) -> RankResult:
     """Return what a decomposition, or with None the tensor itself, gives as a model."""
     model = CompressedModel.wrap(ngrams, ngrams.scaled if cut is None else cut.form, corpus)
-    perplexity = {split: evaluate(model, corpus.splits[split], reset=False).perplexity for split in ("valid", "test")}
+    perplexity = {
+        split: evaluate(model, corpus.splits[split], reset=False).perplexity for split in ("valid", "test")
+    }
     return RankResult(
         rank=rank,
         parameters=ngrams.scaled.numel() if cut is None else cut.parameter_count,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -13,36 +13,20 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from tslm.training.checkpoint import Position
 
 
-class Watcher(Protocol):
-    """Is told of every step and every epoch."""
+class Watcher:
+    """Is told of every step and every epoch; this one shows nothing."""
 
     def step(self, position: Position, total: int, loss: float, tokens: int) -> None:
         """A step is done."""
-        ...
 
     def epoch(self, position: Position, epochs: int, train: float, valid: float) -> None:
         """An epoch is done."""
-        ...
 
     def close(self) -> None:
         """The run has ended."""
-        ...
 
 
-class Silent:
-    """Shows nothing."""
-
-    def step(self, position: Position, total: int, loss: float, tokens: int) -> None:
-        """Show nothing."""
-
-    def epoch(self, position: Position, epochs: int, train: float, valid: float) -> None:
-        """Show nothing."""
-
-    def close(self) -> None:
-        """Show nothing."""
-
-
-class Terminal:
+class Terminal(Watcher):
     """A live line on a terminal; off a terminal, a plain line every half minute and one per epoch."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ from tslm.models.base import LanguageModel
 from tslm.models.registry import model_class
 from tslm.training.distributed import Group, joined_group
 from tslm.training.folder import locked, open_run, prepare, read_summary, write_summary
-from tslm.training.progress import Silent, Watcher
+from tslm.training.progress import Watcher
 from tslm.training.recipe import Recipe, is_trained, read_recipe, recipe_tables
 from tslm.training.trainer import Trainer
 
@@ -75,12 +75,12 @@ def train(
     with joined_group() as group:
         if not group.leads:
             corpus = open_corpus(recipe.corpus, data_dir=data_dir)
-            return _train(recipe, corpus, folder, group, Silent())
+            return _train(recipe, corpus, folder, group, Watcher())
         with locked(folder):
             finished = read_summary(folder)
             corpus = open_corpus(recipe.corpus, data_dir=data_dir)
             prepare(folder, recipe, corpus.vocabulary)
-            return finished or _train(recipe, corpus, folder, group, watcher or Silent())
+            return finished or _train(recipe, corpus, folder, group, watcher or Watcher())
 
 
 def _train(recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: Watcher) -> dict[str, Any]:

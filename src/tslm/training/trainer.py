@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tslm.corpus.sources import Corpus
 from tslm.corpus.streams import Columns
-from tslm.errors import RunError
+from tslm.errors import RunError, Stopped
 from tslm.evaluation.perplexity import evaluate
 from tslm.models.recurrent import RecurrentModel
 from tslm.training.checkpoint import (
@@ -36,10 +36,6 @@ from tslm.training.schedule import learning_rate, make_optimiser
 
 METRIC_STEPS = 100
 """How many steps lie between two lines of metrics.jsonl."""
-
-
-class Stopped(RunError):  # noqa: N818
-    """The run was asked to stop; its state is saved."""
 
 
 class Trainer:
@@ -141,7 +137,7 @@ class Trainer:
         self.optimiser.zero_grad()
         (penalised * count).backward()
         nats, tokens = self.group.sum(
-            torch.tensor([float(loss) * count, count], dtype=torch.float64)
+            torch.tensor([loss.item() * count, count], dtype=torch.float64)
         ).tolist()
         self._share_gradients(tokens)
         norm = float(nn.utils.clip_grad_norm_(self.parameters, config.clip))

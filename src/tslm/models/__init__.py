@@ -1,0 +1,1 @@
+"""Models: one protocol for count tensors, Kneser–Ney and recurrent networks."""

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tslm.corpus.vocabulary import Vocabulary
+from tslm.errors import CorpusError
+from tslm.evaluation.perplexity import evaluate, line_batches
+from tslm.models.recurrent import RecurrentConfig, RecurrentModel
+from tslm.models.unigram import Unigram, UnigramConfig
+
+VOCABULARY = Vocabulary(("a", "<eos>", "b", "c"))
+EOS = VOCABULARY.eos_id
+
+
+@pytest.fixture(scope="module")
+def model() -> RecurrentModel:
+    torch.manual_seed(0)
+    return RecurrentModel(RecurrentConfig(rank=6, embedding=6), VOCABULARY).double().eval()
+
+
+@pytest.fixture(scope="module")
+def ids() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 4, 301).astype(np.int32)
+
+
+def nats_word_by_word(model, ids, reset: bool) -> float:
+    state, nats = model.start(1), 0.0
+    for token in ids.tolist():
+        nats -= float(model.predict(state)[0, token])
+        _, state = model.score(torch.tensor([[token]]), state)
+        if reset and token == EOS:
+            state = model.start(1)
+    return nats
+
+
+def test_equals_the_sum_over_words_one_by_one(model, ids) -> None:
+    report = evaluate(model, ids)
+    assert report.nats == pytest.approx(nats_word_by_word(model, ids, reset=False), rel=1e-12)
+    assert report.perplexity == pytest.approx(math.exp(report.nats / 301), rel=1e-12)
+    expected_reset = math.exp(nats_word_by_word(model, ids, reset=True) / 301)
+    assert report.perplexity_reset == pytest.approx(expected_reset, rel=1e-12)
+    assert report.perplexity != pytest.approx(report.perplexity_reset, rel=1e-4)
+    assert report.bits_per_word == pytest.approx(math.log2(report.perplexity), rel=1e-12)
+    assert report.tokens == 301
+    assert report.lines == int((ids == EOS).sum())
+
+
+@pytest.mark.parametrize("window", [1, 7, 300, 301, 10_000])
+@pytest.mark.parametrize("batch_tokens", [1, 50, 10_000])
+def test_depends_on_no_window_and_no_batch(model, ids, window, batch_tokens) -> None:
+    expected = evaluate(model, ids)
+    report = evaluate(model, ids, window=window, batch_tokens=batch_tokens)
+    assert report.perplexity == pytest.approx(expected.perplexity, rel=1e-12)
+    assert report.perplexity_reset == pytest.approx(expected.perplexity_reset, rel=1e-12)
+
+
+def test_every_token_is_ticked_once_per_reading(model, ids) -> None:
+    ticks: list[int] = []
+    evaluate(model, ids, reset=False, window=64, tick=ticks.append)
+    assert sum(ticks) == 301
+
+
+def test_impossible_words_make_it_infinite(synthetic) -> None:
+    model = Unigram.fit(UnigramConfig(), synthetic)
+    model.log_probability_V = model.log_probability_V.clone()
+    model.log_probability_V[0] = -math.inf
+    assert evaluate(model, synthetic.splits["test"]).perplexity == math.inf
+
+
+def test_wrong_texts_are_refused(model) -> None:
+    with pytest.raises(CorpusError, match="no token"):
+        evaluate(model, np.array([], np.int32))
+    with pytest.raises(CorpusError, match="vocabulary has 4 words"):
+        evaluate(model, np.array([4], np.int32))
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.integers(1, 40))
+def test_line_batches_hold_every_line_once(tokens, batch_tokens) -> None:
+    ids = np.array(tokens, np.int32)
+    lines = []
+    for batch, lengths in line_batches(ids, EOS, batch_tokens):
+        assert len(batch) == 1 or batch.size <= batch_tokens
+        lines += [tuple(row[:length]) for row, length in zip(batch.tolist(), lengths, strict=True)]
+        for row, length in zip(batch, lengths, strict=True):
+            assert (row[length:] == EOS).all()
+    text, expected = [], []
+    for token in tokens:
+        text.append(token)
+        if token == EOS:
+            expected.append(tuple(text))
+            text = []
+    if text:
+        expected.append(tuple(text))
+    assert sorted(lines) == sorted(expected)

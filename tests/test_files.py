@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from tslm.errors import TslmError
+from tslm.files import whole, write_text
+
+
+def test_a_file_appears_whole(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "text.txt"
+    write_text(path, "Grüße\n")
+    assert path.read_text(encoding="utf-8") == "Grüße\n"
+    assert stat.S_IMODE(path.stat().st_mode) & 0o044  # readable by others, as the umask allows
+    assert [entry.name for entry in path.parent.iterdir()] == ["text.txt"]
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    write_text(path, "old")
+    with pytest.raises(KeyboardInterrupt), whole(path) as temporary:
+        temporary.write_text("ne")
+        raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    write_text(path, "old")
+    with pytest.raises(TslmError, match=r"cannot write .*text.txt: No space left on device"), whole(path):
+        raise OSError(28, os.strerror(28))
+    assert path.read_text() == "old"
+
+
+def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TslmError, match="cannot write"):
+        write_text(tmp_path / "file" / "text.txt", "")

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from tslm.errors import RecipeError
+from tslm.training.objective import Objective, ObjectiveConfig
+
+
+def make(N=30, K=1, M=6, V=40, dtype=torch.float64):
+    torch.manual_seed(K)
+    latents_NKM = torch.randn(N, K, M, dtype=dtype, requires_grad=True)
+    prior_NK = torch.randn(N, K, dtype=dtype, requires_grad=True)
+    weight_VM = torch.randn(V, M, dtype=dtype, requires_grad=True)
+    bias_V = torch.randn(V, dtype=dtype, requires_grad=True)
+    return (latents_NKM, prior_NK, weight_VM, bias_V), torch.randint(V, (N,))
+
+
+def loss_slowly(inputs, targets_N):
+    latents_NKM, prior_NK, weight_VM, bias_V = inputs
+    log_NKV = F.log_softmax(latents_NKM @ weight_VM.T + bias_V, -1) + F.log_softmax(prior_NK, -1).unsqueeze(
+        -1
+    )
+    return F.nll_loss(log_NKV.logsumexp(1), targets_N)
+
+
+def loss_of(objective, inputs, targets_N):
+    latents_NKM, prior_NK, weight_VM, bias_V = inputs
+    return objective.loss(latents_NKM, F.log_softmax(prior_NK, -1), weight_VM, bias_V, targets_N)
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_full_loss_and_gradients_equal_autograds(K, monkeypatch) -> None:
+    monkeypatch.setattr("tslm.training.objective._CandidateCrossEntropy.chunk_rows", 7)
+    inputs, targets_N = make(K=K)
+    objective = Objective(ObjectiveConfig(), 40, torch.Generator())
+    slow, fast = loss_slowly(inputs, targets_N), loss_of(objective, inputs, targets_N)
+    torch.testing.assert_close(fast, slow, rtol=1e-12, atol=1e-12)
+    gradients = zip(torch.autograd.grad(fast, inputs), torch.autograd.grad(slow, inputs), strict=True)
+    for ours, autograds in gradients:
+        torch.testing.assert_close(ours, autograds, rtol=1e-12, atol=1e-12)
+
+
+def test_softmax_head_needs_no_prior_and_padding_is_left_out() -> None:
+    (latents_NKM, _, weight_VM, bias_V), targets_N = make()
+    objective = Objective(ObjectiveConfig(), 40, torch.Generator())
+    padded_N = targets_N.clone()
+    padded_N[::3] = -100
+    keep = padded_N >= 0
+    ours = objective.loss(latents_NKM, None, weight_VM, bias_V, padded_N)
+    expected = F.cross_entropy((latents_NKM[:, 0] @ weight_VM.T + bias_V)[keep], targets_N[keep])
+    torch.testing.assert_close(ours, expected)
+    ours_NKM, expected_NKM = (torch.autograd.grad(loss, latents_NKM)[0] for loss in (ours, expected))
+    torch.testing.assert_close(ours_NKM, expected_NKM)
+
+
+@pytest.mark.parametrize("K", [1, 3])
+def test_sampled_gradient_is_close_to_the_full_one_in_expectation(K) -> None:
+    inputs, targets_N = make(K=K, V=400)
+    with torch.no_grad():
+        inputs[0].mul_(0.3)  # mild logits, as a model in training has them
+    objective = Objective(ObjectiveConfig(frequent=100, sampled=200), 400, torch.Generator().manual_seed(0))
+    draws = 400
+    sums = [torch.zeros_like(tensor) for tensor in inputs]
+    losses = 0.0
+    for _ in range(draws):
+        loss = loss_of(objective, inputs, targets_N)
+        losses += float(loss.detach())
+        for total, gradient in zip(sums, torch.autograd.grad(loss, inputs), strict=True):
+            total += gradient
+    full = loss_slowly(inputs, targets_N)
+    assert losses / draws == pytest.approx(float(full.detach()), rel=2e-3)
+    for total, gradient, name in zip(sums, torch.autograd.grad(full, inputs), "zpVb", strict=True):
+        if K == 1 and name == "p":
+            continue  # a single expert has no choice of prior
+        assert float((total / draws - gradient).norm() / gradient.norm()) < 0.03, name
+
+
+def test_a_sample_of_everything_is_exact() -> None:
+    inputs, targets_N = make(V=40)
+    sampled = Objective(ObjectiveConfig(frequent=1, sampled=38), 40, torch.Generator().manual_seed(0))
+    # 38 of 39 rare words are drawn: only the weight 39/38 and one missing word stand between it and the full loss.
+    assert float(loss_of(sampled, inputs, targets_N)) == pytest.approx(
+        float(loss_slowly(inputs, targets_N)), rel=0.05
+    )
+
+
+def test_wrong_settings_name_the_way_out() -> None:
+    with pytest.raises(RecipeError, match="set both, or neither"):
+        ObjectiveConfig(frequent=10)
+    with pytest.raises(RecipeError, match="not smaller than the 30 words"):
+        Objective(ObjectiveConfig(frequent=10, sampled=30), 40, torch.Generator())

@@ -1,0 +1,219 @@
+"""Training learns what can be learnt, and a run that is broken off ends with the very numbers of an unbroken one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tslm.corpus.synthetic import AutomatonConfig, write_corpus
+from tslm.errors import RunError, Stopped
+from tslm.training import trainer as trainer_module
+from tslm.training.folder import locked, read_summary
+from tslm.training.run import load, train
+
+TIMES = {"seconds", "tokens_per_second", "peak_memory_mb"}
+
+
+def metrics(folder: Path) -> list[dict]:
+    lines = (folder / "metrics.jsonl").read_text().splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key not in TIMES} for line in lines]
+
+
+def outcome(folder: Path) -> tuple:
+    summary = read_summary(folder)
+    assert summary is not None
+    kept = {key: value for key, value in summary.items() if key not in TIMES}
+    return kept, metrics(folder), (folder / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="session")
+def unbroken(recipe_path, tmp_path_factory) -> tuple:
+    folder = tmp_path_factory.mktemp("unbroken") / "run"
+    train(recipe_path, folder)
+    return outcome(folder)
+
+
+def test_the_same_recipe_gives_the_same_numbers(recipe_path, unbroken, tmp_path) -> None:
+    train(recipe_path, tmp_path / "run")
+    assert outcome(tmp_path / "run") == unbroken
+
+
+@pytest.mark.parametrize("step", [1, 7, 37, 50])
+def test_a_stopped_run_goes_on_to_the_same_numbers(
+    recipe_path, unbroken, tmp_path, monkeypatch, step
+) -> None:
+    original = trainer_module.Trainer._step
+
+    def stop_at(self, *arguments):
+        self.stop_requested = self.position.step + 1 == step
+        return original(self, *arguments)
+
+    monkeypatch.setattr(trainer_module.Trainer, "_step", stop_at)
+    with pytest.raises(Stopped, match=f"stopped at step {step} of .* the same command goes on"):
+        train(recipe_path, tmp_path / "run")
+    monkeypatch.undo()
+    train(recipe_path, tmp_path / "run")
+    assert outcome(tmp_path / "run") == unbroken
+
+
+KILLER = """
+import os, signal, sys
+from tslm.training import checkpoint, trainer
+from tslm.training.run import train
+recipe, folder, place = sys.argv[1], sys.argv[2], int(sys.argv[3])
+calls = 0
+original = trainer.Trainer._step
+def step(self, *arguments):
+    global calls
+    calls += 1
+    if calls == place:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(self, *arguments)
+trainer.Trainer._step = step
+train(recipe, folder)
+"""
+
+
+@pytest.mark.parametrize("place", [3, 23, 64])
+def test_a_killed_run_goes_on_to_the_same_numbers(recipe_path, unbroken, tmp_path, place) -> None:
+    folder = tmp_path / "run"
+    killed = subprocess.run([sys.executable, "-c", KILLER, recipe_path, folder, str(place)], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert read_summary(folder) is None
+    train(recipe_path, folder)
+    assert outcome(folder) == unbroken
+
+
+def test_ctrl_c_finishes_the_step_and_says_how_to_go_on(recipe_path, unbroken, tmp_path) -> None:
+    folder = tmp_path / "run"
+    script = KILLER.replace("signal.SIGKILL", "signal.SIGINT").replace("train(recipe, folder)", "")
+    script += "from tslm.cli import main\nsys.exit(main(['train', recipe, '--out', folder]))\n"
+    result = subprocess.run(
+        [sys.executable, "-c", script, recipe_path, folder, "12"], capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 130
+    assert "stopped at step 12 of" in result.stderr
+    assert "Traceback" not in result.stderr
+    train(recipe_path, folder)
+    assert outcome(folder) == unbroken
+
+
+def test_a_finished_run_is_read_not_repeated(recipe_path, tmp_path) -> None:
+    first = train(recipe_path, tmp_path / "run")
+    before = (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns
+    assert train(recipe_path, tmp_path / "run") == first
+    assert (tmp_path / "run" / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_folder_of_another_recipe_is_refused(recipe_path, tmp_path) -> None:
+    train(recipe_path, tmp_path / "run", overrides=["train.epochs=1"])
+    with pytest.raises(RunError, match=r"another recipe \(different: train.epochs, train.seed\)"):
+        train(recipe_path, tmp_path / "run", overrides=["train.seed=2"])
+
+
+def test_a_folder_in_use_is_refused(recipe_path, tmp_path) -> None:
+    with locked(tmp_path / "run"), pytest.raises(RunError, match="in use by another process"):
+        train(recipe_path, tmp_path / "run")
+
+
+def test_a_damaged_training_state_is_named(recipe_path, tmp_path) -> None:
+    folder = tmp_path / "run"
+    train(recipe_path, folder)
+    (folder / "summary.json").unlink()
+    state = folder / "training_state.safetensors"
+    state.write_bytes(state.read_bytes()[:100])
+    with pytest.raises(RunError, match=r"cannot read .*training_state.safetensors: it is damaged"):
+        train(recipe_path, folder)
+
+
+def test_a_loss_that_is_not_finite_stops_with_advice_and_keeps_the_last_good_state(
+    recipe_path, tmp_path
+) -> None:
+    overrides = ["model.variant=pure", "train.learning_rate=1e30", "train.clip=1e30", "train.warm_up=0.0"]
+    with pytest.raises(RunError, match=r"not finite at step \d+: .*Lower train.learning_rate") as error:
+        train(recipe_path, tmp_path / "run", overrides=[*overrides, "train.checkpoint_steps=1"])
+    assert "the last good state is of step" in str(error.value)
+    assert (tmp_path / "run" / "training_state.safetensors").exists()
+
+
+def test_models_approach_the_best_possible_perplexity(recipe_path, tmp_path) -> None:
+    text = tmp_path / "text"
+    best = write_corpus(AutomatonConfig(states=4, words=12, choices=3, line_length=8.0, seed=1), 20_000, text)
+    overrides = [
+        f"corpus.path={text}",
+        "train.epochs=6",
+        "train.batch=16",
+        "model.dropout_input=0.0",
+        "model.dropout_words=0.0",
+        "model.dropout_output=0.0",
+        "model.weight_drop=0.0",
+    ]
+    reached = train(recipe_path, tmp_path / "run", overrides=overrides)["test"]["perplexity"]
+    assert best["perplexity"] * 0.98 < reached < best["perplexity"] * 1.1
+    assert load(tmp_path / "run").parameter_count > 0
+
+
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "mi"])
+@pytest.mark.parametrize("head", ["softmax", "mixture"])
+def test_every_cell_and_head_trains(recipe_path, tmp_path, cell, head) -> None:
+    overrides = [f"model.cell={cell}", f"model.head={head}", "train.epochs=1"]
+    if head == "mixture":
+        overrides += [
+            "model.experts=2",
+            "model.layers=2",
+            "model.dropout_layers=0.1",
+            "model.dropout_latent=0.1",
+        ]
+    summary = train(recipe_path, tmp_path / "run", overrides=overrides)
+    assert summary["valid"]["perplexity"] < 13  # the vocabulary has 13 words
+
+
+def test_plateaus_divide_the_rate_and_patience_ends_the_run(recipe_path, tmp_path) -> None:
+    overrides = [
+        "train.optimiser=sgd",
+        "train.schedule=plateau",
+        "train.learning_rate=1e-9",
+        "train.patience=2",
+        "train.epochs=9",
+        "train.average=0.0",
+        "train.activation_penalty=1.0",
+        "train.change_penalty=1.0",
+        "train.state=reset",
+    ]
+    summary = train(recipe_path, tmp_path / "run", overrides=overrides)
+    assert summary["epochs"] < 9
+    assert summary["epochs"] - summary["best_epoch"] == 2
+
+
+DISTRIBUTED = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port"]
+
+
+def test_two_processes_give_the_losses_of_one(recipe_path, tmp_path) -> None:
+    # Dropout differs between processes by design; without it the two must agree.
+    overrides = [
+        "train.epochs=1",
+        "train.average=0.0",
+        *(f"model.{key}=0.0" for key in ("dropout_input", "dropout_words", "dropout_output", "weight_drop")),
+    ]
+    single = train(recipe_path, tmp_path / "one", overrides=overrides)
+    arguments = [part for override in overrides for part in ("--set", override)]
+    command = ["-m", "tslm", "train", str(recipe_path), "--out", str(tmp_path / "two"), *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
+    port = str(20_000 + os.getpid() % 20_000)
+    subprocess.run(
+        [*DISTRIBUTED, port, *command], check=True, env=environment, capture_output=True, timeout=250
+    )
+    double = read_summary(tmp_path / "two")
+    assert double is not None
+    assert double["valid"]["perplexity"] == pytest.approx(single["valid"]["perplexity"], rel=1e-5)
+    one, two = metrics(tmp_path / "one"), metrics(tmp_path / "two")
+    assert len(one) == len(two)
+    for left, right in zip(one, two, strict=True):
+        for key in left:
+            assert right[key] == pytest.approx(left[key], rel=1e-4 if "norm" in key else 1e-5), key
