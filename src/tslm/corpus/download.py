@@ -40,7 +40,7 @@ def download(
     size: int,
     sha256: str,
     tries: int = TRIES,
-    pause: float = FIRST_PAUSE_SECONDS,
+    pause: float | None = None,
 ) -> None:
     """Fetch a file from the first address that gives the right one.
 
@@ -53,11 +53,12 @@ def download(
         size: its length in bytes.
         sha256: its SHA-256.
         tries: how often each address is tried.
-        pause: seconds before the second try; doubled before each further one.
+        pause: seconds before the second try, doubled before each further one; half a second unless given.
 
     Raises:
         DownloadError: every address failed; says why each of them did.
     """
+    pause = FIRST_PAUSE_SECONDS if pause is None else pause
     part = target.with_name(target.name + ".part")
     reasons: dict[str, object] = {}
     for address in addresses:
@@ -96,6 +97,7 @@ def _fetch(address: str, part: Path, size: int) -> None:
     try:
         response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)  # noqa: S310
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code == 416:  # the file there is shorter than what we have: start again
             part.unlink(missing_ok=True)
         elif error.code < 500 and error.code != 429:

@@ -1,0 +1,195 @@
+"""The cache: whole folders or none, one writer at a time, and a clear word when it cannot be written."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tslm.corpus.cache import hash_file, locked, prepare
+from tslm.corpus.sources import open_corpus
+from tslm.errors import CorpusError
+
+SOURCE = str(Path(__file__).resolve().parent.parent.parent / "src")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of this test's own."""
+    monkeypatch.setenv("TSLM_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"some words of line {number % 97}\n" for number in range(20_000)))
+    return path
+
+
+def start(code: str, *arguments: str, **options) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        env=os.environ | {"PYTHONPATH": SOURCE},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+OPEN = """
+import os, resource, sys
+import tslm.corpus.sources, tslm.corpus.statistics
+from tslm.cli import main
+{before}
+sys.exit(main(["data", "stats", sys.argv[1], "--json"]))
+"""
+
+
+def test_a_prepared_folder_is_not_written_again(cache: Path):
+    calls: list[Path] = []
+
+    def write(folder: Path) -> None:
+        calls.append(folder)
+        (folder / "data").write_bytes(b"12345")
+        (folder / "corpus.json").write_text(json.dumps({"bytes": {"data": 5}}))
+
+    first = prepare({"a": 1}, write)
+    assert prepare({"a": 1}, write) == first
+    assert len(calls) == 1
+    assert prepare({"a": 2}, write) != first
+    # A folder that lost data is made anew.
+    (first / "data").write_bytes(b"123")
+    assert prepare({"a": 1}, write) == first
+    assert (first / "data").read_bytes() == b"12345"
+
+
+def test_nothing_is_left_of_a_text_that_fails_half_way(cache: Path, tmp_path: Path):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(b"good words\n" * 100_000 + b"\xff\n")
+    with pytest.raises(CorpusError, match="line 100001"):
+        open_corpus(str(path))
+    assert [entry.name for entry in (cache / "corpora").iterdir() if not entry.name.endswith(".lock")] == []
+
+
+def test_what_a_killed_process_leaves_does_no_harm(cache: Path):
+    process = start(
+        """
+        import os, signal
+        from tslm.corpus.cache import prepare
+        def write(folder):
+            (folder / "data").write_bytes(b"12")
+            os.kill(os.getpid(), signal.SIGKILL)
+        prepare({"a": 1}, write)
+        """
+    )
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert len(list((cache / "corpora").glob(".*"))) == 1  # the half-written folder, under another name
+
+    def write(folder: Path) -> None:
+        (folder / "corpus.json").write_text('{"bytes": {}}')
+
+    folder = prepare({"a": 1}, write)
+    assert [path.name for path in folder.iterdir()] == ["corpus.json"]
+    assert list((cache / "corpora").glob(".*")) == []
+
+
+def test_two_processes_preparing_the_same_corpus_at_once(cache: Path, text: Path):
+    expected = open_corpus(str(text))
+    (folder,) = [path for path in (cache / "corpora").iterdir() if path.is_dir()]
+    lock = folder.with_name(folder.name + ".lock")
+    for path in (*folder.iterdir(),):
+        path.unlink()
+    folder.rmdir()
+    # Both are held up until each has said that it waits; then they go for the same corpus together.
+    with locked(lock):
+        processes = [start(OPEN.format(before=""), str(text)) for _ in range(2)]
+        for process in processes:
+            assert process.stderr is not None
+            assert "waiting for another process" in process.stderr.readline()
+    for process in processes:
+        output, errors = process.communicate()
+        assert (process.returncode, errors) == (0, "")
+        assert json.loads(output)[str(text)]["fingerprint"] == expected.fingerprint
+    assert [path.name for path in (cache / "corpora").iterdir() if path.is_dir()] == [folder.name]
+
+
+def test_a_full_cache_folder_is_one_clear_line(cache: Path, text: Path):
+    # A limit on file size is a disk that has no room for the ids.
+    process = start(
+        OPEN.format(before="resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))"), str(text)
+    )
+    output, errors = process.communicate()
+    assert (process.returncode, output) == (2, "")
+    assert errors.count("\n") == 1
+    assert f"cannot write to the cache folder {cache}: File too large" in errors
+    assert "set TSLM_CACHE to another folder" in errors
+    assert [path.name for path in (cache / "corpora").iterdir() if path.is_dir()] == []
+
+
+def test_a_read_only_cache_folder_is_one_clear_line_and_serves_what_it_has(text: Path):
+    # As an ordinary user, since root may write anywhere; in a folder that this user can enter.
+    code = OPEN.format(before="if os.geteuid() == 0: os.seteuid(65534)")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        cache = folder / "cache"
+        cache.mkdir()
+        own = folder / "own.txt"
+        own.write_bytes(text.read_bytes())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TSLM_CACHE", str(cache))
+            cache.chmod(0o555)
+            process = start(code, str(own), cwd=folder)
+            output, errors = process.communicate()
+            assert (process.returncode, output) == (2, "")
+            assert errors.count("\n") == 1
+            assert f"cannot write to the cache folder {cache}: Permission denied" in errors
+            assert "set TSLM_CACHE to another folder" in errors
+            cache.chmod(0o755)
+            expected = open_corpus(str(own)).fingerprint
+            for path in (cache, *(path for path in cache.rglob("*") if path.is_dir())):
+                path.chmod(0o555)
+            process = start(code, str(own), cwd=folder)
+            output, errors = process.communicate()
+            assert (process.returncode, errors) == (0, "")
+            assert json.loads(output)[str(own)]["fingerprint"] == expected
+            for path in (cache, *(path for path in cache.rglob("*") if path.is_dir())):
+                path.chmod(0o755)
+
+
+def test_a_cache_folder_that_is_a_file_is_one_clear_line(
+    tmp_path: Path, text: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TSLM_CACHE", str(tmp_path / "file"))
+    with pytest.raises(CorpusError, match=r"cannot write to the cache folder .*file: .*TSLM_CACHE"):
+        open_corpus(str(text))
+
+
+def test_hashes_are_remembered_for_files_that_have_settled(cache: Path, tmp_path: Path):
+    path = tmp_path / "file"
+    path.write_bytes(b"one")
+    fresh = hash_file(path)
+    assert not (cache / "hashes").exists()  # changed a moment ago: a second change could go unseen
+    os.utime(path, (1, 1))
+    assert hash_file(path) == fresh
+    (memo,) = (cache / "hashes").iterdir()
+    # The memo is what is read from now on, while size and time stay the same ...
+    memo.write_text(memo.read_text().replace(fresh, "remembered"))
+    assert hash_file(path) == "remembered"
+    # ... and no longer: a change of the same length with the old time still changes the inode's own time.
+    path.write_bytes(b"two")
+    os.utime(path, (1, 1))
+    assert hash_file(path) not in ("remembered", fresh)
+    memo.write_text("{damaged")
+    assert hash_file(path) not in ("remembered", fresh)
