@@ -1,0 +1,125 @@
+"""Encoding of a generated text file: tokens per second on one core, peak memory, and the second opening.
+
+Every step runs in a process of its own, so that its peak resident size is its own. The text is random words of a
+Zipf-like distribution over a large vocabulary; the file and the cache live in a temporary folder.
+
+    python benchmarks/encoding.py             # 1 GB
+    python benchmarks/encoding.py --megabytes 100
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+WORDS = 500_000
+LINE_WORDS = 25
+LIMIT_GB = 1.5
+GOAL_TOKENS_PER_SECOND = 2e6
+RESULT = Path(__file__).parent / "results" / "encoding.json"
+
+
+def write_text(path: Path, size: int) -> None:
+    """Write lines of random words, the word of rank r with a probability of about 1 / r."""
+    random = np.random.default_rng(1)
+    letters = np.array(list("etaoinshrdlucmfwygpbvk"))
+    lengths = random.integers(2, 12, WORDS)
+    words = np.array(
+        ["".join(random.choice(letters, length)) + str(number) for number, length in enumerate(lengths)]
+    )
+    with path.open("w", encoding="utf-8") as handle:
+        while handle.tell() < size:
+            ranks = np.floor(np.exp(random.random(LINE_WORDS * 4000) * np.log(WORDS))).astype(np.int64)
+            lines = words[ranks - 1].reshape(-1, LINE_WORDS)
+            handle.writelines(" ".join(line) + "\n" for line in lines.tolist())
+
+
+def open_once(path: str) -> None:
+    """Open a corpus, touch the first and last ids, and print the seconds and the peak resident size."""
+    from tslm.corpus.sources import CorpusConfig, open_corpus
+
+    started = time.perf_counter()
+    corpus = open_corpus(CorpusConfig(path=(path,)))
+    seconds = time.perf_counter() - started
+    touched = [int(ids[0] + ids[-1]) for ids in corpus.splits.values()]
+    print(
+        json.dumps(
+            {
+                "seconds": seconds,
+                "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9,
+                "tokens": sum(len(ids) for ids in corpus.splits.values()),
+                "vocabulary": len(corpus.vocabulary),
+                "touched": touched,
+            }
+        )
+    )
+
+
+def run(path: Path, cache: Path) -> dict[str, float]:
+    environment = os.environ | {"TSLM_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, __file__, "--open", str(path)]
+    output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return json.loads(output)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--megabytes", type=int, default=1000)
+    parser.add_argument("--open", metavar="FILE", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.open:
+        open_once(arguments.open)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "text.txt"
+        write_text(path, arguments.megabytes * 1_000_000)
+        size = path.stat().st_size
+        # As old as a real corpus would be: a file changed within two seconds is hashed again.
+        os.utime(path, (time.time() - 60, time.time() - 60))
+        first = run(path, Path(folder) / "cache")
+        second = run(path, Path(folder) / "cache")
+    rate = first["tokens"] / first["seconds"]
+    table = Table("opening", "seconds", "tokens/s", "peak resident GB", box=None)
+    table.add_row("first", f"{first['seconds']:.1f}", f"{rate:,.0f}", f"{first['peak_gb']:.2f}")
+    table.add_row("second", f"{second['seconds']:.3f}", "", f"{second['peak_gb']:.2f}")
+    Console().print(
+        f"{size / 1e9:.2f} GB of text, {first['tokens']:,} tokens, vocabulary {first['vocabulary']:,}", table
+    )
+    result = {
+        "settings": {"megabytes": arguments.megabytes, "words": WORDS, "line_words": LINE_WORDS},
+        "machine": {
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+        },
+        "text_bytes": size,
+        "tokens": first["tokens"],
+        "vocabulary": first["vocabulary"],
+        "first": {key: first[key] for key in ("seconds", "peak_gb")} | {"tokens_per_second": rate},
+        "second": {key: second[key] for key in ("seconds", "peak_gb")},
+        "goals": {"tokens_per_second": GOAL_TOKENS_PER_SECOND, "peak_gb": LIMIT_GB},
+    }
+    RESULT.parent.mkdir(exist_ok=True)
+    RESULT.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    if first["peak_gb"] > LIMIT_GB or rate < GOAL_TOKENS_PER_SECOND:
+        sys.exit(
+            f"missed: at least {GOAL_TOKENS_PER_SECOND:,.0f} tokens/s and at most {LIMIT_GB} GB are the goal"
+        )
+
+
+if __name__ == "__main__":
+    main()
