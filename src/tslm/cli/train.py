@@ -33,6 +33,7 @@ def add(subparsers: Any) -> None:
         help="change the recipe",
     )
     parser.add_argument("--threads", type=int, metavar="N", help="the same as --set train.threads=N")
+    parser.add_argument("--tensorboard", metavar="FOLDER", help="also write TensorBoard events there")
     parser.add_argument("--data-dir", metavar="FOLDER", help="where to look for named corpora first")
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
     parser.set_defaults(run=run)
@@ -41,21 +42,31 @@ def add(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     import json
+    from pathlib import Path
 
+    from tslm.reports.page import write_report
     from tslm.reports.tables import print_summary
-    from tslm.training.progress import Terminal
-    from tslm.training.run import train
+    from tslm.training.progress import Terminal, Watcher
+    from tslm.training.run import run_folder, train
 
     overrides = list(arguments.overrides)
     if arguments.threads is not None:
         overrides.append(f"train.threads={arguments.threads}")
+    watcher: Watcher = Terminal()
+    if arguments.tensorboard is not None:
+        from tslm.training.tensorboard import TensorBoard
+
+        watcher = TensorBoard(Path(arguments.tensorboard), watcher)
+    folder = run_folder(arguments.recipe, arguments.out, overrides)
     summary = train(
-        arguments.recipe, arguments.out, overrides=overrides, data_dir=arguments.data_dir, watcher=Terminal()
+        arguments.recipe, folder, overrides=overrides, data_dir=arguments.data_dir, watcher=watcher
     )
     if not summary:
         return 0
+    page = write_report(folder)
     if arguments.json:
         print(json.dumps(summary))
     else:
         print_summary(summary)
+        print(f"{folder} holds the model; {page} shows the run")
     return 0

@@ -114,20 +114,36 @@ def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """Read a recipe.
 
     Args:
-        path: the TOML file.
+        path: the TOML file, or the name of one of the project's own recipes: ``ptb/kn5``.
         overrides: changes such as ``train.seed=2``, applied in order.
 
     Raises:
         RecipeError: the file is missing or not TOML, or a key or value is wrong.
     """
+    path = find_recipe(path)
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise RecipeError(f"cannot read the recipe {path}: {reason}; see recipes/ for examples") from error
+        raise RecipeError(
+            f"cannot read the recipe {path}: {reason}; give a file, or a name such as ptb/kn5"
+        ) from error
     for override in overrides:
         _override(tables, override)
     return make_recipe(tables)
+
+
+def recipe_folder() -> Path:
+    """Return the folder of the project's own recipes: beside ``src`` in a checkout, inside an installed package."""
+    package = Path(__file__).parents[1]
+    inside = package / "recipes"
+    return inside if inside.is_dir() else package.parents[1] / "recipes"
+
+
+def find_recipe(name: Path) -> Path:
+    """Return ``name`` if it is a file, else the project's own recipe of that name (``ptb/kn5``), else ``name``."""
+    own = recipe_folder() / name.with_suffix(".toml")
+    return own if not name.exists() and own.exists() else name
 
 
 def make_recipe(tables: Mapping[str, Any]) -> Recipe:

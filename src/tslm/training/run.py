@@ -37,6 +37,16 @@ def load(folder: str | Path) -> LanguageModel[Any]:
     return model_class(recipe.kind).load(folder, recipe.model, vocabulary)
 
 
+def run_folder(recipe: str | Path, out: str | Path | None = None, overrides: Sequence[str] = ()) -> Path:
+    """Return ``out``, or ``runs/<corpus>-<recipe>`` with the overrides in its name."""
+    if out is not None:
+        return Path(out)
+    path = Path(recipe)
+    changes = [override.split(".", 1)[-1].replace("=", "") for override in overrides]
+    name = "-".join([read_recipe(path, overrides).corpus.name, path.stem, *changes])
+    return Path("runs") / "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in name)
+
+
 def train(
     recipe: Recipe | str | Path,
     out: str | Path | None = None,
@@ -58,20 +68,14 @@ def train(
         TslmError: the recipe, the corpus or the folder is wrong.
     """
     if isinstance(recipe, Recipe):
-        if out is None:
-            raise RunError("a recipe that was not read from a file needs a folder: give out=")
-        if overrides:
-            raise RunError("overrides apply to a recipe file; change the Recipe itself instead")
+        if out is None or overrides:
+            raise RunError(
+                "a recipe that is not a file needs out=, and takes no overrides: change the Recipe itself"
+            )
+        folder = Path(out)
     else:
-        path = Path(recipe)
-        recipe = read_recipe(path, overrides)
-        changes = "".join(f"-{override.split('.', 1)[-1].replace('=', '')}" for override in overrides)
-        out = (
-            out
-            if out is not None
-            else Path("runs") / f"{recipe.corpus.name}-{path.stem}{changes}".replace("/", "_")
-        )
-    folder = Path(out)
+        folder = run_folder(recipe, out, overrides)
+        recipe = read_recipe(Path(recipe), overrides)
     with joined_group() as group:
         if not group.leads:
             corpus = open_corpus(recipe.corpus, data_dir=data_dir)

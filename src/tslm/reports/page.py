@@ -1,0 +1,90 @@
+"""``report.html``: a run on one self-contained page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from tslm.errors import RunError
+from tslm.files import write_text
+from tslm.reports.curves import draw_curves
+from tslm.training.folder import METRICS, read_summary
+
+REPORT = "report.html"
+
+STYLE = """
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; margin: 1rem 0; }
+th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #8886; }
+th:first-child, td:first-child { text-align: left; }
+svg { width: 100%; height: auto; }
+pre { overflow-x: auto; padding: .8rem; border: 1px solid #8886; border-radius: .4rem; }
+small { opacity: .75; }
+"""
+
+
+def write_report(folder: Path) -> Path:
+    """Write the page of a finished run into its folder and return its path."""
+    summary = read_summary(folder)
+    if summary is None:
+        raise RunError(f"{folder} holds no finished run; finish it with tslm train")
+    metrics = folder / METRICS
+    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
+    entries = [json.loads(line) for line in lines]
+    path = folder / REPORT
+    write_text(path, make_page(f"{summary['kind']} on {summary['corpus']['name']}", make_run(summary, entries)))
+    return path
+
+
+def make_page(title: str, body: str) -> str:
+    """Return a whole HTML page; ``body`` is already HTML, ``title`` is not."""
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{STYLE}</style></head>\n'
+        f"<body><h1>{escape(title)}</h1>\n{body}\n</body></html>\n"
+    )
+
+
+def make_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return an HTML table of plain texts."""
+    lines = ["<table><tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in header) + "</tr>"]
+    lines += ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows]
+    return "\n".join([*lines, "</table>"])
+
+
+def make_run(summary: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> str:
+    """Return the body of a run's page: perplexities, curves, recipe."""
+    rows = [
+        [
+            split,
+            f"{summary[split]['tokens']:,}",
+            f"{summary[split]['perplexity']:.2f}",
+            f"{summary[split]['perplexity_reset']:.2f}",
+            f"{summary[split]['bits_per_word']:.3f}",
+        ]
+        for split in ("valid", "test")
+    ]
+    facts = [
+        ["parameters", f"{summary['parameters']:,}"],
+        ["training time", f"{summary['seconds']:.1f} s"],
+        ["vocabulary", f"{summary['corpus']['vocabulary']:,} words"],
+        ["corpus fingerprint", summary["corpus"]["fingerprint"][:16]],
+        ["versions", ", ".join(f"{name} {number}" for name, number in summary["versions"].items())],
+    ]
+    if "epochs" in summary:
+        facts.insert(2, ["epochs", f"{summary['epochs']}, the best was {summary['best_epoch']}"])
+        facts.insert(3, ["speed", f"{summary['tokens_per_second']:,.0f} tokens/s on {summary['threads']} threads"])
+    parts = [
+        make_table(["split", "tokens", "perplexity", "reset per line", "bits per word"], rows),
+        f"<p><small>{escape(summary['test']['protocol'])}</small></p>",
+        draw_curves(entries) if entries else "",
+        make_table(["", ""], facts),
+        f"<h2>Recipe</h2><pre>{escape(tomli_w.dumps(summary['recipe']))}</pre>",
+    ]
+    return "\n".join(parts)
