@@ -86,7 +86,9 @@ def test_explicit_and_factored_agree_for_embedded_words(
     corpus: tuple[torch.Tensor, int], embedding: int, seed: int
 ) -> None:
     sentences, size = corpus
-    coefficients = torch.randn(size, embedding, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    coefficients = torch.randn(
+        size, embedding, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     language = MixedRepresentation.from_sentences(sentences, coefficients_VM=coefficients)
     vectors = embed(sentences[0], coefficients)
     explicit = float(project(language.to_tensor(), sentence_tensor(vectors)))
@@ -126,7 +128,9 @@ def test_impossible_sentences_have_probability_zero() -> None:
 
 def test_the_explicit_form_refuses_and_names_the_memory() -> None:
     vectors = one_hot(torch.zeros(5, dtype=torch.int64), 10_000)
-    with pytest.raises(SizeLimitError, match=r"10000×10000×10000×10000×10000\) would take .* PiB.*limit of 1.0 GiB"):
+    with pytest.raises(
+        SizeLimitError, match=r"10000×10000×10000×10000×10000\) would take .* PiB.*limit of 1.0 GiB"
+    ):
         sentence_tensor(vectors)
     language = MixedRepresentation(torch.ones(1, dtype=torch.float64), vectors[None])
     with pytest.raises(SizeLimitError, match="use probability"):

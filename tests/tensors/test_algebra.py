@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tslm.errors import NumberError, ShapeError, SizeLimitError
@@ -36,12 +36,14 @@ def close(left: torch.Tensor, right: torch.Tensor | np.ndarray) -> bool:
     return np.allclose(left.numpy(), np.asarray(right), rtol=1e-12, atol=1e-12)
 
 
+@settings(max_examples=30)
 @given(shapes, shapes, seeds)
 def test_tensor_product_is_multiply_outer(left: tuple[int, ...], right: tuple[int, ...], seed: int) -> None:
     a, b = draw(seed, left, right)
     assert close(tensor_product(a, b), np.multiply.outer(a.numpy(), b.numpy()))
 
 
+@settings(max_examples=30)
 @given(shapes, shapes, seeds)
 def test_inner_product_of_products_is_product_of_inner_products(
     left: tuple[int, ...], right: tuple[int, ...], seed: int
@@ -52,6 +54,7 @@ def test_inner_product_of_products_is_product_of_inner_products(
     assert close(inner_product(a, c), np.einsum("i,i", a.numpy().ravel(), c.numpy().ravel()))
 
 
+@settings(max_examples=30)
 @given(shapes, shapes, seeds, st.floats(-3, 3), st.floats(-3, 3))
 def test_multilinearity(left: tuple[int, ...], right: tuple[int, ...], seed: int, s: float, t: float) -> None:
     a, b, c = draw(seed, left, left, right)
@@ -59,6 +62,7 @@ def test_multilinearity(left: tuple[int, ...], right: tuple[int, ...], seed: int
     assert close(inner_product(s * a + t * b, a), s * inner_product(a, a) + t * inner_product(b, a))
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), seeds)
 def test_rank_one_entries_are_products(sizes: list[int], seed: int) -> None:
     vectors = draw(seed, *[(size,) for size in sizes])
@@ -68,6 +72,7 @@ def test_rank_one_entries_are_products(sizes: list[int], seed: int) -> None:
         assert float(tensor[index]) == pytest.approx(product, rel=1e-14, abs=0)
 
 
+@settings(max_examples=30)
 @given(st.integers(1, 4), st.integers(1, 4))
 def test_delta_has_ones_on_the_super_diagonal_only(order: int, size: int) -> None:
     tensor = delta(order, size)
@@ -75,6 +80,7 @@ def test_delta_has_ones_on_the_super_diagonal_only(order: int, size: int) -> Non
         assert float(tensor[index]) == float(len(set(index)) == 1)
 
 
+@settings(max_examples=30)
 @given(st.integers(1, 5), st.integers(2, 4), seeds)
 def test_delta_forces_element_wise_products(size: int, count: int, seed: int) -> None:
     vectors = draw(seed, *[(size,)] * count)
@@ -115,6 +121,7 @@ def test_batched_operations_equal_a_loop() -> None:
         assert close(matricise(a, 1, batch=1)[i], a[i].T)
 
 
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=5), st.data(), seeds)
 def test_matricise_and_back(sizes: list[int], data: st.DataObject, seed: int) -> None:
     rows = data.draw(st.lists(st.integers(0, len(sizes) - 1), unique=True))

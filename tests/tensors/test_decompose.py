@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tslm.errors import NumberError, ShapeError
@@ -32,6 +32,7 @@ def expand_by_loops(form: RecursiveDecomposition) -> np.ndarray:
     return sum(form.weights[i].item() * np.multiply.outer(levels[i], U[-1][i]) for i in range(len(U[-1])))
 
 
+@settings(max_examples=30)
 @given(shapes, st.integers(0, 2**31), st.sampled_from([torch.float32, torch.float64]))
 def test_exact_at_full_rank(shape: tuple[int, ...], seed: int, dtype: torch.dtype) -> None:
     tensor = draw(seed, shape, dtype)
@@ -43,6 +44,7 @@ def test_exact_at_full_rank(shape: tuple[int, ...], seed: int, dtype: torch.dtyp
             torch.testing.assert_close(factor.norm(dim=1), torch.ones(len(factor), dtype=dtype))
 
 
+@settings(max_examples=30)
 @given(shapes, st.integers(0, 2**31), st.data())
 def test_error_never_above_its_bound(shape: tuple[int, ...], seed: int, data: st.DataObject) -> None:
     rank = data.draw(st.integers(1, maximum_rank(shape)))
@@ -54,6 +56,7 @@ def test_error_never_above_its_bound(shape: tuple[int, ...], seed: int, data: st
     assert cut.relative_error <= 1 + 1e-9  # never worse than nothing at all
 
 
+@settings(max_examples=30)
 @given(shapes, st.integers(0, 2**31), st.floats(0, 0.9))
 def test_tolerance_is_kept(shape: tuple[int, ...], seed: int, tolerance: float) -> None:
     cut = decompose(draw(seed, shape), tolerance=tolerance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tslm.errors import NumberError, ShapeError, SizeLimitError
@@ -57,6 +57,7 @@ def contract_densely(network: TensorNetwork) -> np.ndarray:
     return np.einsum(*arguments, [letters[leg] for leg in network.open_legs])
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 2**31), st.integers(1, 6))
 def test_contraction_against_einsum_with_dense_deltas(seed: int, count: int) -> None:
     network = random_network(seed, count)
@@ -66,6 +67,7 @@ def test_contraction_against_einsum_with_dense_deltas(seed: int, count: int) -> 
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-11, atol=1e-11)
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 2**31), st.permutations(range(5)))
 def test_contraction_does_not_depend_on_the_order_of_nodes(seed: int, order: list[int]) -> None:
     network = random_network(seed, 5)

@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tslm.errors import ShapeError, SizeLimitError
@@ -125,6 +125,7 @@ def test_ten_thousand_words_neither_overflow_nor_underflow(scale: float) -> None
     torch.testing.assert_close(logs, one_logs + shift, rtol=1e-9, atol=1e-6)
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 2**31), st.integers(1, 8))
 def test_scaled_equals_plain_with_gradients(seed: int, words: int) -> None:
     W, U, alphas = (m.requires_grad_() for m in draw(seed, (3, 3), (3, 2), (2, words, 2)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tslm.errors import NumberError, ShapeError
@@ -19,6 +19,7 @@ def draw(seed: int, shape: tuple[int, ...], dtype: torch.dtype = torch.float64) 
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
+@settings(max_examples=30)
 @given(shapes, st.integers(0, 2**31), st.sampled_from([torch.float32, torch.float64]))
 def test_exact_without_a_limit(shape: tuple[int, ...], seed: int, dtype: torch.dtype) -> None:
     tensor = draw(seed, shape, dtype)
@@ -29,6 +30,7 @@ def test_exact_without_a_limit(shape: tuple[int, ...], seed: int, dtype: torch.d
     torch.testing.assert_close(train.form.to_network().contract(), train.to_tensor(), rtol=1e-4, atol=1e-4)
 
 
+@settings(max_examples=30)
 @given(shapes, st.integers(0, 2**31), st.data())
 def test_error_never_above_its_bound_and_equal_to_the_discarded_part(
     shape: tuple[int, ...], seed: int, data: st.DataObject
@@ -40,6 +42,7 @@ def test_error_never_above_its_bound_and_equal_to_the_discarded_part(
     assert train.error == pytest.approx(float((tensor - train.to_tensor()).norm()), abs=1e-12)
 
 
+@settings(max_examples=30)
 @given(shapes, st.integers(0, 2**31), st.floats(0, 0.9))
 def test_tolerance_is_kept(shape: tuple[int, ...], seed: int, tolerance: float) -> None:
     train = decompose_train(draw(seed, shape), tolerance=tolerance)

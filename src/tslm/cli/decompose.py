@@ -24,10 +24,16 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("corpus", help="a named corpus (tslm data list)")
-    parser.add_argument("--order", type=int, choices=(2, 3, 4), default=2, help="modes of the tensor (default: 2)")
-    parser.add_argument("--words", type=int, default=1000, help="most frequent words with a row each (default: 1000)")
-    parser.add_argument("--ranks", default="1,2,4,8,16,32,64", help="comma-separated (default: 1,2,4,8,16,32,64)")
+    parser.add_argument("corpus", help="a named corpus (tslm data list), or a file or folder of your own")
+    parser.add_argument(
+        "--order", type=int, choices=(2, 3, 4), default=2, help="modes of the tensor (default: 2)"
+    )
+    parser.add_argument(
+        "--words", type=int, default=1000, help="most frequent words with a row each (default: 1000)"
+    )
+    parser.add_argument(
+        "--ranks", default="1,2,4,8,16,32,64", help="comma-separated (default: 1,2,4,8,16,32,64)"
+    )
     parser.add_argument(
         "--scaling",
         choices=("none", "margins"),
@@ -91,7 +97,9 @@ def read_ranks(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise NumberError(f"--ranks {text}; expected whole numbers with commas between, such as 1,2,4,8") from error
+        raise NumberError(
+            f"--ranks {text}; expected whole numbers with commas between, such as 1,2,4,8"
+        ) from error
 
 
 def print_sweep(sweep: Any) -> None:
@@ -105,7 +113,16 @@ def print_sweep(sweep: Any) -> None:
     )
     for column in ("rank", "numbers", "error", "bound", "clipped", "μ", "valid", "test"):
         table.add_column(column, justify="right")
-    table.add_row("unigram", f"{sweep.classes:,}", "", "", "", "0.000", f"{sweep.unigram_valid:.2f}", f"{sweep.unigram_test:.2f}")
+    table.add_row(
+        "unigram",
+        f"{sweep.classes:,}",
+        "",
+        "",
+        "",
+        "0.000",
+        f"{sweep.unigram_valid:.2f}",
+        f"{sweep.unigram_test:.2f}",
+    )
     for result in (*sweep.ranks, sweep.exact):
         table.add_row(
             "whole" if result.rank is None else str(result.rank),

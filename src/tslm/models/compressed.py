@@ -1,28 +1,28 @@
 """An n-gram tensor, decomposed and turned back into a language model.
 
-**Tensor.** The ``words`` most frequent words are classes of their own, all others one class more. T holds the share of
-every window of ``order`` classes in the training text (Claim 1); the windows of a line begin with ``<eos>``.
+**Tensor.** The ``words`` most frequent words are classes of their own, all others one class more. T holds the share
+of every window of ``order`` classes in the training text (Claim 1); the windows of a line begin with ``<eos>``.
 
 **Scaling.** Plain T is ruled by the few commonest words. With ``scaling = "margins"`` what is decomposed is
 K = T / √(p ⊗ … ⊗ p), p the class frequencies: the geometry of the χ² distance from independence. For order 2 rank 1
-is then the unigram model, and every truncation keeps the row sums of T; but its first terms go to rare pairs that always
-stand together, so low ranks of plain T make better models.
+is then the unigram model, and every truncation keeps the row sums of T; but its first terms go to rare pairs that
+always stand together, so low ranks of plain T make better models.
 
-**Renormalisation.** A truncated tensor is no distribution: entries can be negative and rows need not sum to what
-they should. For each history the row is scaled back, negative entries are set to zero, and the rest is divided
-by its sum. What that removed is reported as ``clipped``, the share of |T̂| that was negative. The result is mixed with the
-unigram model, μ·row + (1 − μ)·unigram, so that no word is impossible; μ is found on the validation split by
-maximum likelihood. A row with nothing positive is the unigram model.
+**Renormalisation.** A truncated tensor is no distribution: entries can be negative and rows need not sum to what they
+should. For each history the row is scaled back, negative entries are set to zero, and the rest is divided by its sum.
+What that removed is reported as ``clipped``, the share of |T̂| that was negative. The result is mixed with the unigram
+model, μ·row + (1 − μ)·unigram, so that no word is impossible; μ is found on the validation split by maximum
+likelihood. A row with nothing positive is the unigram model.
 
-**Words.** p(word | history) = p(class | classes of the history) · p(word | class), the last factor from counts. So every word of
-the vocabulary has a probability, and perplexities compare with those of all other models.
+**Words.** p(word | history) = p(class | classes of the history) · p(word | class), the last factor from counts. So
+every word of the vocabulary has a probability, and perplexities compare with those of all other models.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -91,21 +91,31 @@ class NgramTensor:
         classes = size if words >= size else words + 1
         shape = [classes] * order
         check_size(
-            shape, torch.float64, MEMORY_LIMIT, f"the {order}-gram tensor of {words} words", "take fewer words (--words)"
+            shape,
+            torch.float64,
+            MEMORY_LIMIT,
+            f"the {order}-gram tensor of {words} words",
+            "take fewer words (--words)",
         )
         ids = torch.from_numpy(np.asarray(corpus.splits["train"], dtype=np.int64))
         counts_V = torch.bincount(ids, minlength=size).double()
         class_V = torch.arange(size).clamp_max(classes - 1)
-        windows = read_windows(ids[None], start_history(1, order, corpus.vocabulary), corpus.vocabulary.eos_id)
+        windows = read_windows(
+            ids[None], start_history(1, order, corpus.vocabulary), corpus.vocabulary.eos_id
+        )
         flat = torch.zeros(len(ids), dtype=torch.int64)
         for column in class_V[windows[0]].unbind(-1):
             flat = flat * classes + column
-        T = torch.bincount(flat, minlength=classes**order).double().reshape(shape) / len(ids)
+        shares = torch.bincount(flat, minlength=classes**order).double().reshape(shape) / len(ids)
         frequency_C = torch.zeros(classes, dtype=torch.float64).index_add_(0, class_V, counts_V) / len(ids)
-        scale_C = frequency_C.clamp_min(1 / len(ids)).sqrt() if scaling == "margins" else torch.ones_like(frequency_C)
+        scale_C = (
+            frequency_C.clamp_min(1 / len(ids)).sqrt()
+            if scaling == "margins"
+            else torch.ones_like(frequency_C)
+        )
         for mode in range(order):
-            T /= scale_C.reshape([-1, *[1] * (order - 1 - mode)])
-        return cls(T, scale_C, class_V, counts_V / counts_V.sum())
+            shares /= scale_C.reshape([-1, *[1] * (order - 1 - mode)])
+        return cls(shares, scale_C, class_V, counts_V / counts_V.sum())
 
 
 class CompressedModel(LanguageModel[Tensor]):
@@ -134,15 +144,17 @@ class CompressedModel(LanguageModel[Tensor]):
         self.within_V = torch.nan_to_num(unigram_V / share_C[self.class_V])
 
     @classmethod
-    def fit(cls, config: CompressedConfig, corpus: Corpus) -> Self:
+    def fit(cls, config: CompressedConfig, corpus: Corpus) -> CompressedModel:
         """Count, decompose, and find μ on the validation split."""
         ngrams = NgramTensor.count(corpus, config.order, config.words, config.scaling)
         rank = min(config.rank, maximum_rank(ngrams.scaled.shape))
         return cls.wrap(ngrams, decompose(ngrams.scaled, rank=rank).form, corpus)
 
     @classmethod
-    def wrap(cls, ngrams: NgramTensor, form: RecursiveDecomposition | Tensor, corpus: Corpus) -> Self:
-        """Return the model of a tensor already decomposed (or of the tensor itself), with μ from the validation split."""
+    def wrap(
+        cls, ngrams: NgramTensor, form: RecursiveDecomposition | Tensor, corpus: Corpus
+    ) -> CompressedModel:
+        """Return the model of a decomposed tensor, or of the tensor itself, with μ from the validation split."""
         model = cls(corpus.vocabulary, form, ngrams.scale_C, ngrams.unigram_V, weight=1.0)
         model.weight = model.find_weight(corpus.splits["valid"])
         return model
@@ -176,7 +188,9 @@ class CompressedModel(LanguageModel[Tensor]):
         mixed_BT = self.weight * tensor_BT + (1 - self.weight) * self.unigram_V[tokens_BT]
         windows = read_windows(tokens_BT, state, self.vocabulary.eos_id)
         after = windows[:, -1, 1:] if tokens_BT.shape[1] else state
-        after = torch.where((after == self.vocabulary.eos_id).flip(1).cumsum(1).flip(1) > 0, self.vocabulary.eos_id, after)
+        after = torch.where(
+            (after == self.vocabulary.eos_id).flip(1).cumsum(1).flip(1) > 0, self.vocabulary.eos_id, after
+        )
         return mixed_BT.log(), after
 
     def predict(self, state: Int[Tensor, "B H"]) -> Float[Tensor, "B V"]:
@@ -190,14 +204,19 @@ class CompressedModel(LanguageModel[Tensor]):
         rows_BC = (read_form(self.form, classes_BH) * self.scale_C).clamp_min(0)
         sums_B = rows_BC.sum(1, keepdim=True)
         unigram_C = torch.zeros_like(self.scale_C).index_add_(0, self.class_V, self.unigram_V)
-        return torch.where(sums_B > 0, rows_BC / sums_B.clamp_min(1e-300), unigram_C)
+        # A history that occurs has a share of at least one in the tokens: far less is rounding, not knowledge.
+        return torch.where(sums_B > 1e-12, rows_BC / sums_B.clamp_min(1e-300), unigram_C)
 
     def clipped(self) -> float:
         """Return the share of |T̂| that is negative and set to zero."""
         classes = len(self.scale_C)
         negative = total = 0.0
         for first in range(classes):
-            block = self.form[first] if isinstance(self.form, Tensor) else self.form.to_tensor(slice(first, first + 1))
+            block = (
+                self.form[first]
+                if isinstance(self.form, Tensor)
+                else self.form.to_tensor(slice(first, first + 1))
+            )
             block = block.reshape([classes] * (self.order - 1)) * self.scale_C[first]
             for mode in range(self.order - 1):
                 block = block * self.scale_C.reshape([-1, *[1] * (self.order - 2 - mode)])
@@ -213,7 +232,11 @@ class CompressedModel(LanguageModel[Tensor]):
 
     def save(self, folder: Path) -> None:
         """Write ``model.safetensors``."""
-        tensors = {"scale": self.scale_C, "unigram": self.unigram_V, "weight": torch.tensor(self.weight).double()}
+        tensors = {
+            "scale": self.scale_C,
+            "unigram": self.unigram_V,
+            "weight": torch.tensor(self.weight, dtype=torch.float64),
+        }
         if isinstance(self.form, Tensor):
             tensors["tensor"] = self.form
         else:
@@ -223,7 +246,7 @@ class CompressedModel(LanguageModel[Tensor]):
         save_weights(folder, tensors)
 
     @classmethod
-    def load(cls, folder: Path, config: Any, vocabulary: Vocabulary) -> Self:
+    def load(cls, folder: Path, config: Any, vocabulary: Vocabulary) -> CompressedModel:
         """Read ``model.safetensors``."""
         tensors = load_weights(folder, {"unigram": (torch.float64, (len(vocabulary),))})
         try:
@@ -238,7 +261,9 @@ class CompressedModel(LanguageModel[Tensor]):
                 )
             return cls(vocabulary, form, tensors["scale"], tensors["unigram"], float(tensors["weight"]))
         except (KeyError, ValueError) as error:
-            raise RunError(f"{folder}: the model's tensors do not fit together ({error}); train it again") from error
+            raise RunError(
+                f"{folder}: the model's tensors do not fit together ({error}); train it again"
+            ) from error
 
     def _tensor_probability(self, tokens_BT: Tensor, state: Tensor) -> Float[Tensor, "B T"]:
         """Return p(token | history) by the tensor alone."""

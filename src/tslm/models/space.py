@@ -29,7 +29,7 @@ def one_hot(ids_N: Int[Tensor, "*N"], size: int) -> Float[Tensor, "*N V"]:
     Raises:
         NumberError: an id outside the vocabulary.
     """
-    if ids_N.numel() and not (0 <= int(ids_N.min()) and int(ids_N.max()) < size):
+    if ids_N.numel() and (int(ids_N.min()) < 0 or int(ids_N.max()) >= size):
         raise NumberError(
             f"ids from {int(ids_N.min())} to {int(ids_N.max())}; expected 0 to {size - 1}, the vocabulary"
         )
@@ -42,7 +42,7 @@ def embed(ids_N: Int[Tensor, "*N"], coefficients_VM: Float[Tensor, "V M"]) -> Fl
     Raises:
         NumberError: an id outside the vocabulary.
     """
-    if ids_N.numel() and not (0 <= int(ids_N.min()) and int(ids_N.max()) < len(coefficients_VM)):
+    if ids_N.numel() and (int(ids_N.min()) < 0 or int(ids_N.max()) >= len(coefficients_VM)):
         raise NumberError(
             f"ids from {int(ids_N.min())} to {int(ids_N.max())} for coefficients {show(coefficients_VM)}"
         )
@@ -62,9 +62,7 @@ def sentence_tensor(
     return rank_one(list(vectors_NM))
 
 
-def project(
-    coefficients: Shaped[Tensor, "..."], sentence: Shaped[Tensor, "..."]
-) -> Float[Tensor, ""]:
+def project(coefficients: Shaped[Tensor, "..."], sentence: Shaped[Tensor, "..."]) -> Float[Tensor, ""]:
     """Eqs. 10, 11, 27. Return p(s) = ⟨s, c⟩ = Σ T·A from the explicit tensors.
 
     Raises:
@@ -89,7 +87,9 @@ def count_conditional(sentences_SN: Int[Tensor, "S N"], prefix_I: Int[Tensor, "I
     """Eq. 13. Return count(w₁ … w_i) / count(w₁ … w_{i−1}) over the beginnings of the sentences; 0 for 0/0."""
     length = len(prefix_I)
     if not 1 <= length <= sentences_SN.shape[1]:
-        raise ShapeError(f"a prefix of {length} words for sentences {show(sentences_SN)}; expected 1 to all of them")
+        raise ShapeError(
+            f"a prefix of {length} words for sentences {show(sentences_SN)}; expected 1 to all of them"
+        )
     before = (sentences_SN[:, : length - 1] == prefix_I[:-1]).all(1)
     both = before & (sentences_SN[:, length - 1] == prefix_I[-1])
     return int(both.sum()) / int(before.sum()) if bool(before.any()) else 0.0
@@ -115,7 +115,9 @@ class MixedRepresentation:
                 "expected (S) and (S×N×M)"
             )
         if 0 in self.vectors_SNM.shape:
-            raise ShapeError(f"sentences {show(self.vectors_SNM)}; expected at least one sentence of one word")
+            raise ShapeError(
+                f"sentences {show(self.vectors_SNM)}; expected at least one sentence of one word"
+            )
         check_finite(self.vectors_SNM, "the sentences' vectors")
         total = float(self.probabilities_S.sum())
         if bool((self.probabilities_S < 0).any()) or not math.isclose(total, 1, rel_tol=1e-9):
@@ -139,10 +141,9 @@ class MixedRepresentation:
         if (size is None) == (coefficients_VM is None):
             raise ShapeError("give size for one-hot words or coefficients_VM for embedded ones, and not both")
         distinct, counts = torch.unique(sentences_SN, dim=0, return_counts=True)
-        if coefficients_VM is not None:
-            vectors = embed(distinct, coefficients_VM)
-        else:
-            vectors = one_hot(distinct, size or 0)
+        vectors = (
+            one_hot(distinct, size or 0) if coefficients_VM is None else embed(distinct, coefficients_VM)
+        )
         return cls((counts.double() / counts.sum()).to(vectors.dtype), vectors)
 
     @property
@@ -158,7 +159,11 @@ class MixedRepresentation:
         """
         _, words, size = self.vectors_SNM.shape
         check_size(
-            [size] * words, self.vectors_SNM.dtype, memory_limit, "the tensor of the language", "use probability, which never builds it"
+            [size] * words,
+            self.vectors_SNM.dtype,
+            memory_limit,
+            "the tensor of the language",
+            "use probability, which never builds it",
         )
         total = self.vectors_SNM.new_zeros([size] * words)
         for probability, vectors_NM in zip(self.probabilities_S, self.vectors_SNM, strict=True):
@@ -174,11 +179,15 @@ class MixedRepresentation:
             ShapeError: the sentence is of another length or another space.
         """
         if vectors_NM.shape != self.vectors_SNM.shape[1:]:
-            raise ShapeError(f"a sentence {show(vectors_NM)} for a language of sentences {show(self.vectors_SNM)}")
+            raise ShapeError(
+                f"a sentence {show(vectors_NM)} for a language of sentences {show(self.vectors_SNM)}"
+            )
         matches_SN = torch.einsum("nm,snm->sn", vectors_NM, self.vectors_SNM)
         return self.probabilities_S @ matches_SN.prod(1)
 
-    def log_probability(self, vectors_NM: Float[Tensor, "N M"]) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    def log_probability(
+        self, vectors_NM: Float[Tensor, "N M"]
+    ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
         """Eq. 10. Return sign and ln|⟨s, c⟩|, for sentences so long that the product leaves the range of numbers."""
         matches_SN = torch.einsum("nm,snm->sn", vectors_NM, self.vectors_SNM)
         logs_S = matches_SN.abs().log().sum(1) + self.probabilities_S.log()
@@ -196,7 +205,9 @@ class MixedRepresentation:
     def conditional_probability(self, vectors_IM: Float[Tensor, "I M"]) -> Float[Tensor, ""]:
         """Eq. 15. Return p(w_i | w₁ … w_{i−1}) as the ratio of two inner products; 0 where the history never occurs."""
         history = self.prefix_probability(vectors_IM[:-1])
-        return self.prefix_probability(vectors_IM) / history if bool(history != 0) else torch.zeros_like(history)
+        return (
+            self.prefix_probability(vectors_IM) / history if bool(history != 0) else torch.zeros_like(history)
+        )
 
     def chain_probability(self, vectors_NM: Float[Tensor, "N M"]) -> Float[Tensor, ""]:
         """Eq. 12. Return p(w₁) Π p(w_i | w₁ … w_{i−1}), which equals ``probability``."""
@@ -206,9 +217,7 @@ class MixedRepresentation:
         return product
 
 
-def entry_probability(
-    coefficients: Shaped[Tensor, "..."], sentence_N: Int[Tensor, "N"]
-) -> Float[Tensor, ""]:
+def entry_probability(coefficients: Shaped[Tensor, "..."], sentence_N: Int[Tensor, "N"]) -> Float[Tensor, ""]:
     """Claim 1. Return p(s) = T[d₁ … dₙ], the entry at the words of a sentence (one-hot words)."""
     if len(sentence_N) != coefficients.ndim:
         raise ShapeError(f"a sentence of {len(sentence_N)} words for a tensor {show(coefficients)}")

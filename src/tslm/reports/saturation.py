@@ -79,7 +79,7 @@ def sweep_ranks(
         NumberError: a rank is below 1 or above the maximum for the tensor.
         SizeLimitError: the tensor is too large to build.
     """
-    tell = progress or (lambda message: None)
+    tell = progress or _ignore
     tell(f"counting {order}-grams of {words} words")
     ngrams = NgramTensor.count(corpus, order, words, scaling)
     shape = tuple(ngrams.scaled.shape)
@@ -178,6 +178,11 @@ def plot_sweep(sweep: Saturation, path: Path, format: str) -> None:  # noqa: A00
     )
     # A fixed salt and no date make the file the same for the same numbers.
     figure.savefig(path, format=format, dpi=150, metadata={"Date": None} if format == "svg" else None)
+
+
+def _ignore(message: str) -> None:
+    """Say nothing."""
+    del message
 
 
 def _cut_matrix(

@@ -1,7 +1,7 @@
 """A tensor network as a diagram in the paper's notation.
 
-Circles are tensors, triangles δ-tensors; a leg shared by two nodes is dashed (it is summed over), an open leg is solid; each
-leg carries its name and its size.
+Circles are tensors, triangles δ-tensors; a leg shared by two nodes is dashed (it is summed over), an open leg is
+solid; each leg carries its name and its size.
 """
 
 from __future__ import annotations
@@ -18,11 +18,24 @@ from numpy.typing import NDArray
 from tslm.errors import ShapeError, UnsupportedError
 from tslm.files import whole, write_text
 from tslm.tensors.network import Node, TensorNetwork
-from tslm.tensors.picture import DELTA, FONT, TENSOR, VECTOR, Disc, Line, Picture, Shape, Text, Triangle, measure
+from tslm.tensors.picture import (
+    DELTA,
+    RADIUS,
+    TENSOR,
+    VECTOR,
+    Disc,
+    Line,
+    Number,
+    Picture,
+    Shape,
+    Text,
+    Triangle,
+    measure,
+)
 
 CELL = 74.0
 """Pixels between neighbouring places of the grid."""
-RADIUS = 17.0
+
 LEG = 30.0
 SMALL = 11.0
 
@@ -31,9 +44,9 @@ SMALL = 11.0
 class Place:
     """Where a node stands on the grid, and how it looks."""
 
-    x: float
-    y: float
-    width: float = 0.0
+    x: Number
+    y: Number
+    width: Number = 0.0
     """Half the length of a rounded rectangle in cells; 0 is a circle."""
     label: str | None = None
     """Instead of the node's name."""
@@ -44,9 +57,9 @@ class Place:
 class Open:
     """Where an open leg goes: a direction, and for wide nodes the place along them where it begins."""
 
-    dx: float
-    dy: float
-    at: float | None = None
+    dx: Number
+    dy: Number
+    at: Number | None = None
 
 
 def draw_network(
@@ -55,7 +68,7 @@ def draw_network(
     places: Mapping[str, Place] | None = None,
     directions: Mapping[str, Open] | None = None,
     leg_labels: Mapping[str, str] | None = None,
-    cell: float = CELL,
+    cell: Number = CELL,
 ) -> Picture:
     """Figure 1. Return the diagram of a network.
 
@@ -72,7 +85,9 @@ def draw_network(
     found = dict(places) if places is not None else place_nodes(network)
     missing = [node.name for node in network.nodes if node.name not in found]
     if missing:
-        raise ShapeError(f"no place was given for node '{missing[0]}'; give one for every node, or none at all")
+        raise ShapeError(
+            f"no place was given for node '{missing[0]}'; give one for every node, or none at all"
+        )
     nodes = {node.name: _draw_node(node, found[node.name], cell) for node in network.nodes}
     holders = {leg: node.name for node in network.nodes for leg in node.legs if leg in network.open_legs}
     shapes: list[Shape] = list(nodes.values())
@@ -92,7 +107,9 @@ def draw_network(
         name = holders[leg]
         way = (directions or {}).get(leg) or _find_way(used[name])
         used[name].append(math.atan2(way.dy, way.dx))
-        line, text = _draw_open(nodes[name], way, (leg_labels or {}).get(leg, f"{leg}={network.sizes[leg]}"), cell)
+        line, text = _draw_open(
+            nodes[name], way, (leg_labels or {}).get(leg, f"{leg}={network.sizes[leg]}"), cell
+        )
         shapes += [line, *text]
     return Picture(tuple(shapes))
 
@@ -166,7 +183,9 @@ def _spread(distance: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
         return np.zeros((1, 2))
     numbers = np.random.default_rng(seed)
     angles = 2 * np.pi * np.arange(count) / count
-    spots = np.stack([np.cos(angles), np.sin(angles)], 1) * count / 4 + 0.1 * numbers.standard_normal((count, 2))
+    spots = np.stack([np.cos(angles), np.sin(angles)], 1) * count / 4 + 0.1 * numbers.standard_normal(
+        (count, 2)
+    )
     weights = np.where(distance > 0, 1 / np.maximum(distance, 1e-9) ** 2, 0)
     laplacian = np.diag(weights.sum(1)) - weights
     inverse = np.linalg.pinv(laplacian)
@@ -182,7 +201,7 @@ def _spread(distance: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     return spots / min(1.0, max(gaps.min(), 0.2)) * 1.1
 
 
-def _draw_node(node: Node, place: Place, cell: float) -> Disc | Triangle:
+def _draw_node(node: Node, place: Place, cell: Number) -> Disc | Triangle:
     """Return the shape of a node."""
     x, y = place.x * cell, place.y * cell
     if node.is_delta:
@@ -191,7 +210,7 @@ def _draw_node(node: Node, place: Place, cell: float) -> Disc | Triangle:
     return Disc(node.name, x, y, RADIUS, place.label or node.name, colour, place.width * cell)
 
 
-def _join(one: Disc | Triangle, other: Disc | Triangle, bend: float) -> Line:
+def _join(one: Disc | Triangle, other: Disc | Triangle, bend: Number) -> Line:
     """Return the dashed line between two nodes, from rim to rim."""
     x1, y1, x2, y2 = one.x, one.y, other.x, other.y
     if isinstance(one, Disc) and one.width:
@@ -201,15 +220,17 @@ def _join(one: Disc | Triangle, other: Disc | Triangle, bend: float) -> Line:
     length = math.hypot(x2 - x1, y2 - y1) or 1.0
     dx, dy = (x2 - x1) / length, (y2 - y1) / length
     start, end = _rim(one), _rim(other)
-    return Line(x1 + dx * start, y1 + dy * start, x2 - dx * end, y2 - dy * end, (one.name, other.name), True, bend)
+    return Line(
+        x1 + dx * start, y1 + dy * start, x2 - dx * end, y2 - dy * end, (one.name, other.name), True, bend
+    )
 
 
-def _rim(shape: Disc | Triangle) -> float:
+def _rim(shape: Disc | Triangle) -> Number:
     """Return how far from its centre a line to a node ends."""
     return shape.radius if isinstance(shape, Disc) else shape.radius * 0.5
 
 
-def _label_edge(line: Line, label: str, bend: float) -> list[Text]:
+def _label_edge(line: Line, label: str, bend: Number) -> list[Text]:
     """Return the label beside the middle of a line, on the outer side of its bend."""
     if not label:
         return []
@@ -227,7 +248,7 @@ def _label_edge(line: Line, label: str, bend: float) -> list[Text]:
     return [Text(x + ax * away, y + ay * away + SMALL * 0.35, label, size=SMALL)]
 
 
-def _draw_open(shape: Disc | Triangle, way: Open, label: str, cell: float) -> tuple[Line, list[Text]]:
+def _draw_open(shape: Disc | Triangle, way: Open, label: str, cell: Number) -> tuple[Line, list[Text]]:
     """Return an open leg with its label beyond the end."""
     x = shape.x if way.at is None else shape.x + way.at * cell
     length = math.hypot(way.dx, way.dy)
@@ -235,7 +256,9 @@ def _draw_open(shape: Disc | Triangle, way: Open, label: str, cell: float) -> tu
     rim = _rim(shape)
     if isinstance(shape, Disc) and shape.width and way.at is None and abs(dx) > 0.9:
         rim = shape.radius + shape.width
-    line = Line(x + dx * rim, shape.y + dy * rim, x + dx * (rim + LEG), shape.y + dy * (rim + LEG), (shape.name,))
+    line = Line(
+        x + dx * rim, shape.y + dy * rim, x + dx * (rim + LEG), shape.y + dy * (rim + LEG), (shape.name,)
+    )
     if not label:
         return line, []
     half = measure(label, SMALL) / 2
@@ -248,14 +271,9 @@ def _find_way(used: Sequence[float]) -> Open:
     """Return the direction farthest from those in use; downwards for a node without neighbours."""
     options = [math.pi / 2 + step * math.pi / 8 for step in range(16)]
 
-    def room(angle: float) -> float:
+    def room(angle: Number) -> Number:
         return min((abs(math.remainder(angle - other, 2 * math.pi)) for other in used), default=math.pi)
 
     widest = max(round(room(angle), 6) for angle in options)
     angle = next(angle for angle in options if round(room(angle), 6) == widest)
     return Open(math.cos(angle), math.sin(angle))
-
-
-def line_height() -> float:
-    """Return the height of a line of text, for those who add words to a picture."""
-    return FONT * 1.4

@@ -123,7 +123,9 @@ class TensorNetwork:
     def edges(self) -> tuple[tuple[str, str, str, int], ...]:
         """Contracted legs as (leg, node, node, size)."""
         owners = _find_owners(self.nodes)
-        return tuple((leg, held[0], held[1], self.sizes[leg]) for leg, held in owners.items() if len(held) == 2)
+        return tuple(
+            (leg, held[0], held[1], self.sizes[leg]) for leg, held in owners.items() if len(held) == 2
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:

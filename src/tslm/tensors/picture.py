@@ -16,7 +16,10 @@ DELTA = "#c8553d"
 WORDS = "#8a63b8"
 
 FONT = 13.0
-Box = tuple[float, float, float, float]
+RADIUS = 17.0
+"""Radius of a node."""
+Number = float | int
+Box = tuple[Number, Number, Number, Number]
 
 
 @dataclass(frozen=True)
@@ -24,14 +27,14 @@ class Disc:
     """A circle with a label inside; with ``width`` a rounded rectangle of that half-width."""
 
     name: str
-    x: float
-    y: float
-    radius: float
+    x: Number
+    y: Number
+    radius: Number
     label: str
     colour: str
-    width: float = 0.0
+    width: Number = 0.0
 
-    def shift(self, dx: float, dy: float) -> Disc:
+    def shift(self, dx: Number, dy: Number) -> Disc:
         """Return it moved."""
         return replace(self, x=self.x + dx, y=self.y + dy)
 
@@ -50,7 +53,14 @@ class Disc:
             else f'<rect x="{left:.1f}" y="{top:.1f}" width="{right - left:.1f}" height="{bottom - top:.1f}" '
             f'rx="{self.radius * 0.6:.1f}" fill="{self.colour}"/>'
         )
-        text = Text(self.x, self.y + FONT * 0.35, self.label, "middle", "#ffffff", fit(self.label, 2 * (self.radius + self.width) - 6))
+        text = Text(
+            self.x,
+            self.y + FONT * 0.35,
+            self.label,
+            "middle",
+            "#ffffff",
+            fit(self.label, 2 * (self.radius + self.width) - 6),
+        )
         return shape + text.svg()
 
 
@@ -59,12 +69,12 @@ class Triangle:
     """A δ-tensor."""
 
     name: str
-    x: float
-    y: float
-    radius: float
+    x: Number
+    y: Number
+    radius: Number
     colour: str = DELTA
 
-    def shift(self, dx: float, dy: float) -> Triangle:
+    def shift(self, dx: Number, dy: Number) -> Triangle:
         """Return it moved."""
         return replace(self, x=self.x + dx, y=self.y + dy)
 
@@ -87,16 +97,16 @@ class Triangle:
 class Line:
     """A leg; dashed where it is contracted. ``bend`` pushes its middle aside."""
 
-    x1: float
-    y1: float
-    x2: float
-    y2: float
+    x1: Number
+    y1: Number
+    x2: Number
+    y2: Number
     ends: tuple[str, ...]
     """Names of the shapes it joins."""
     dashed: bool = False
-    bend: float = 0.0
+    bend: Number = 0.0
 
-    def shift(self, dx: float, dy: float) -> Line:
+    def shift(self, dx: Number, dy: Number) -> Line:
         """Return it moved."""
         return replace(self, x1=self.x1 + dx, y1=self.y1 + dy, x2=self.x2 + dx, y2=self.y2 + dy)
 
@@ -107,7 +117,7 @@ class Line:
         ys = [point[1] for point in self.points()]
         return min(xs), min(ys), max(xs), max(ys)
 
-    def middle(self) -> tuple[float, float]:
+    def middle(self) -> tuple[Number, Number]:
         """Return the control point of the curve."""
         length = math.hypot(self.x2 - self.x1, self.y2 - self.y1) or 1.0
         across = (-(self.y2 - self.y1) / length, (self.x2 - self.x1) / length)
@@ -116,7 +126,7 @@ class Line:
             (self.y1 + self.y2) / 2 + across[1] * self.bend * 2,
         )
 
-    def points(self, count: int = 21) -> list[tuple[float, float]]:
+    def points(self, count: int = 21) -> list[tuple[Number, Number]]:
         """Return points along it."""
         mx, my = self.middle()
         steps = [i / (count - 1) for i in range(count)]
@@ -133,7 +143,11 @@ class Line:
         dash = ' stroke-dasharray="4 3"' if self.dashed else ""
         mx, my = self.middle()
         path = f"M{self.x1:.1f},{self.y1:.1f}"
-        path += f"Q{mx:.1f},{my:.1f} {self.x2:.1f},{self.y2:.1f}" if self.bend else f"L{self.x2:.1f},{self.y2:.1f}"
+        path += (
+            f"Q{mx:.1f},{my:.1f} {self.x2:.1f},{self.y2:.1f}"
+            if self.bend
+            else f"L{self.x2:.1f},{self.y2:.1f}"
+        )
         return f'<path d="{path}" fill="none" stroke="{LINE}" stroke-width="1.8"{dash}/>'
 
 
@@ -141,17 +155,17 @@ class Line:
 class Text:
     """A label."""
 
-    x: float
-    y: float
+    x: Number
+    y: Number
     content: str
     anchor: str = "middle"
     colour: str = INK
-    size: float = FONT
+    size: Number = FONT
     bold: bool = False
 
     name: str = ""
 
-    def shift(self, dx: float, dy: float) -> Text:
+    def shift(self, dx: Number, dy: Number) -> Text:
         """Return it moved."""
         return replace(self, x=self.x + dx, y=self.y + dy)
 
@@ -192,21 +206,23 @@ class Picture:
         )
 
     @property
-    def size(self) -> tuple[float, float]:
+    def size(self) -> tuple[Number, Number]:
         """Width and height."""
         left, top, right, bottom = self.box
         return right - left, bottom - top
 
-    def shift(self, dx: float, dy: float) -> Picture:
+    def shift(self, dx: Number, dy: Number) -> Picture:
         """Return it moved."""
         return Picture(tuple(shape.shift(dx, dy) for shape in self.shapes))
 
-    def to_svg(self, margin: float = 14.0, title: str = "") -> str:
+    def to_svg(self, margin: Number = 14.0, title: str = "") -> str:
         """Return a whole SVG file; lines lie under shapes, text on top."""
         left, top, _, _ = self.box
         width, height = self.size[0] + 2 * margin, self.size[1] + 2 * margin
         moved = self.shift(margin - left, margin - top).shapes
-        ordered = sorted(moved, key=lambda shape: 0 if isinstance(shape, Line) else 2 if isinstance(shape, Text) else 1)
+        ordered = sorted(
+            moved, key=lambda shape: 0 if isinstance(shape, Line) else 2 if isinstance(shape, Text) else 1
+        )
         name = f"<title>{escape(title)}</title>" if title else ""
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" '
@@ -216,28 +232,25 @@ class Picture:
         )
 
 
-def beside(parts: Sequence[Picture | str], gap: float = 22.0) -> Picture:
-    """Return pictures in a row, middles aligned; a string stands between them as a sign."""
+def beside(parts: Sequence[Picture | str], gap: Number = 22.0) -> Picture:
+    """Return pictures in a row, their zero lines aligned; a string stands between them as a sign."""
     shapes: list[Shape] = []
     x = 0.0
     for part in parts:
-        if isinstance(part, str):
-            picture = Picture((Text(0, FONT * 0.5, part, size=20),))
-        else:
-            picture = part
-        left, top, right, bottom = picture.box
-        shapes += picture.shift(x - left, -(top + bottom) / 2).shapes
+        picture = Picture((Text(0, FONT * 0.55, part, size=20),)) if isinstance(part, str) else part
+        left, _, right, _ = picture.box
+        shapes += picture.shift(x - left, 0).shapes
         x += right - left + gap
     return Picture(tuple(shapes))
 
 
-def caption(picture: Picture, text: str, above: float = 22.0) -> Picture:
+def caption(picture: Picture, text: str, above: Number = 22.0) -> Picture:
     """Return a picture with a line of text under it."""
     left, _, right, bottom = picture.box
     return Picture((*picture.shapes, Text((left + right) / 2, bottom + above, text)))
 
 
-def arrange(rows: Iterable[Sequence[Picture]], gap: float = 48.0) -> Picture:
+def arrange(rows: Iterable[Sequence[Picture]], gap: Number = 48.0) -> Picture:
     """Return rows of pictures, bottoms aligned in a row and rows centred under each other."""
     shapes: list[Shape] = []
     y = 0.0
@@ -253,12 +266,12 @@ def arrange(rows: Iterable[Sequence[Picture]], gap: float = 48.0) -> Picture:
     return Picture(tuple(shapes))
 
 
-def measure(text: str, size: float) -> float:
+def measure(text: str, size: Number) -> Number:
     """Return about how wide a text is; combining marks take no room."""
-    return 0.62 * size * sum(not ("\u0300" <= letter <= "\u036f") for letter in text)
+    return 0.66 * size * sum(not ("\u0300" <= letter <= "\u036f") for letter in text)
 
 
-def fit(text: str, width: float) -> float:
+def fit(text: str, width: Number) -> Number:
     """Return a size at which a text fits a width."""
     natural = measure(text, FONT)
     return FONT if natural <= width else max(6.0, FONT * width / natural)
