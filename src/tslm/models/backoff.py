@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -64,7 +64,7 @@ class BackoffModel(LanguageModel[Tensor]):
         self.vocabulary = vocabulary
 
     @classmethod
-    def fit(cls, config: Any, corpus: Corpus) -> Self:
+    def fit(cls, config: Any, corpus: Corpus) -> BackoffModel:
         """Estimate the model from a corpus, where its kind is one that is estimated."""
         raise UnsupportedError(
             f"a model of kind {cls.kind!r} comes from a file and is not estimated: use tslm arpa import, or "
@@ -152,7 +152,7 @@ class BackoffModel(LanguageModel[Tensor]):
             save_file(self._arrays(), temporary)
 
     @classmethod
-    def load(cls, folder: Path, config: Any, vocabulary: Vocabulary) -> Self:
+    def load(cls, folder: Path, config: Any, vocabulary: Vocabulary) -> BackoffModel:
         """Map the arrays that ``save`` wrote; nothing is read before it is needed."""
         arrays = _map_arrays(folder / MODEL_FILE)
         try:
@@ -174,7 +174,7 @@ class BackoffModel(LanguageModel[Tensor]):
         return cls._restore(table, vocabulary, arrays)
 
     @classmethod
-    def _restore(cls, table: BackoffTable, vocabulary: Vocabulary, arrays: dict[str, Any]) -> Self:
+    def _restore(cls, table: BackoffTable, vocabulary: Vocabulary, arrays: dict[str, Any]) -> BackoffModel:
         """Make the model from its file's arrays; subclasses with more of them override this."""
         return cls(table, vocabulary)
 

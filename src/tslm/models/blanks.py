@@ -24,6 +24,7 @@ Pattern = Sequence[int | None]
 """Word ids, with None for a blank."""
 
 
+@runtime_checkable
 class Filling(Protocol):
     """What a model says about a pattern."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from tslm.config import check
 from tslm.corpus.sources import Corpus
@@ -76,7 +76,7 @@ class KneserNey(BackoffModel):
     kind: ClassVar[str] = "kneser-ney"
 
     @classmethod
-    def fit(cls, config: KneserNeyConfig, corpus: Corpus) -> Self:
+    def fit(cls, config: KneserNeyConfig, corpus: Corpus) -> KneserNey:
         """Count and smooth.
 
         Raises:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -90,7 +90,7 @@ class CountTensor(BackoffModel):
         self.counts = counts
 
     @classmethod
-    def fit(cls, config: CountTensorConfig, corpus: Corpus) -> Self:
+    def fit(cls, config: CountTensorConfig, corpus: Corpus) -> CountTensor:
         """Count the training split of a corpus."""
         vocabulary = corpus.vocabulary
         counts = count_ngrams(
@@ -103,7 +103,7 @@ class CountTensor(BackoffModel):
         return cls.from_counts(counts, vocabulary)
 
     @classmethod
-    def from_counts(cls, counts: NgramCounts, vocabulary: Vocabulary) -> Self:
+    def from_counts(cls, counts: NgramCounts, vocabulary: Vocabulary) -> CountTensor:
         """Make the model of counts that are there already."""
         return cls(estimate_maximum_likelihood(counts), vocabulary, counts.counts)
 
@@ -229,7 +229,7 @@ class CountTensor(BackoffModel):
         return RecurrentForm(W=W, U=U, start=torch.mv(W, before))
 
     @classmethod
-    def _restore(cls, table: BackoffTable, vocabulary: Vocabulary, arrays: dict[str, Any]) -> Self:
+    def _restore(cls, table: BackoffTable, vocabulary: Vocabulary, arrays: dict[str, Any]) -> CountTensor:
         if "counts" not in arrays or len(arrays["counts"]) != table.trie.node_count:
             raise RunError("the file of this count tensor has no counts that fit; train the run again")
         return cls(table, vocabulary, arrays["counts"])
