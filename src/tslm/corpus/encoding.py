@@ -13,8 +13,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,8 +185,7 @@ def _choose_words(numbers: _Numbers, counts: NDArray[np.int64], encoding: Encodi
 def _id_of_number(numbers: _Numbers, vocabulary: Vocabulary) -> NDArray[np.int32]:
     """Return the id of each number: that of the word, else that of ``<unk>``, else -1."""
     unknown = -1 if vocabulary.unk_id is None else vocabulary.unk_id
-    known: dict[str, Any] = dict(vocabulary.ids)
-    return np.fromiter((known.get(word, unknown) for word in numbers), np.int32, len(numbers))
+    return np.fromiter(map(vocabulary.ids.get, numbers, repeat(unknown)), np.int32, len(numbers))
 
 
 def _refuse_unknown(

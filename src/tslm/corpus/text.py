@@ -92,8 +92,7 @@ def _blocks(path: Path, on_read: Callable[[int], None] | None) -> Iterator[bytes
     """Yield the uncompressed bytes of a file."""
     try:
         with path.open("rb") as handle:
-            start = handle.read(6)
-            handle.seek(0)
+            start = handle.peek(6)  # not read and seek: a pipe has no way back
             done = 0
             for block in _open(start)(handle):
                 yield block

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -49,15 +50,15 @@ class Vocabulary:
     # The look-up table behind `ids`: mapping over a dict itself is faster than over the read-only view of it.
 
     def __post_init__(self) -> None:
-        ids = {word: number for number, word in enumerate(self.words)}
+        ids = dict(zip(self.words, range(len(self.words)), strict=True))
         if len(ids) != len(self.words):
             twice = next(word for number, word in enumerate(self.words) if ids[word] != number)
             raise CorpusError(f"the vocabulary holds {twice!r} twice; give every word once")
         if EOS not in ids:
             raise CorpusError(f"the vocabulary of {len(ids)} words lacks {EOS}; add it as a word of its own")
-        for word in self.words:
-            if word.split() != [word]:
-                raise CorpusError(f"the vocabulary holds {word!r}, which is empty or has a space; remove it")
+        if "\n".join(self.words).split() != list(self.words):
+            bad = next(word for word in self.words if word.split() != [word])
+            raise CorpusError(f"the vocabulary holds {bad!r}, which is empty or has a space; remove it")
         object.__setattr__(self, "_table", ids)
         object.__setattr__(self, "ids", MappingProxyType(ids))
         object.__setattr__(self, "eos_id", ids[EOS])
@@ -84,15 +85,16 @@ class Vocabulary:
             raise CorpusError(
                 f"a vocabulary of {max_size} words is too small; allow {len(special) + 1} or more"
             )
-        usual = [(word, count) for word, count in counts.items() if word not in special]
-        usual.sort(key=lambda entry: (-entry[1], entry[0]))
-        room = len(usual) if max_size is None else max_size - len(special)
-        kept = [entry for entry in usual[:room] if entry[1] >= min_count]
+        # Two sorts, the second one stable: much faster than one by pairs when there are a million words.
+        usual = sorted(word for word in counts if word not in special)
+        usual.sort(key=counts.__getitem__, reverse=True)
+        frequent = bisect_right(usual, -min_count, key=lambda word: -counts[word])
+        kept = usual[: frequent if max_size is None else min(frequent, max_size - len(special))]
         if UNK in special:
-            special[UNK] += sum(count for _, count in usual[len(kept) :])
-        kept.extend(special.items())
-        kept.sort(key=lambda entry: (-entry[1], entry[0]))
-        return cls(tuple(word for word, _ in kept))
+            special[UNK] += sum(map(counts.__getitem__, usual[len(kept) :]))
+        for word in sorted(special):
+            insort(kept, word, key=lambda word: (-special.get(word, counts.get(word, 0)), word))
+        return cls(tuple(kept))
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
