@@ -9,12 +9,12 @@ from __future__ import annotations
 import gzip
 import io
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +92,7 @@ def import_arpa(path: Path) -> BackoffModel:
     """
     try:
         with gzip.open(path) if _is_packed(path) else path.open("rb") as file:
-            sections, vocabulary = _parse(_Lines(path, cast(IO[bytes], file)))
+            sections, vocabulary = _parse(_Lines(path, iter(file)))
     except (OSError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CorpusError(f"cannot read {path}: {reason}; give an ARPA file, plain or gzipped") from error
@@ -130,12 +130,12 @@ class _Section:
 class _Lines:
     """The lines of a file that are not empty, with their numbers for error messages."""
 
-    def __init__(self, path: Path, file: IO[bytes]) -> None:
-        self.path, self.file, self.number = path, file, 0
+    def __init__(self, path: Path, lines: Iterator[bytes]) -> None:
+        self.path, self.lines, self.number = path, lines, 0
 
     def next(self, expected: str) -> bytes:
         """Return the next line."""
-        for line in self.file:
+        for line in self.lines:
             self.number += 1
             if line.strip():
                 return line.strip()
@@ -146,7 +146,7 @@ class _Lines:
         numbers: list[int] = []
         rows: list[list[bytes]] = []
         while len(rows) < count:
-            taken = [line.split() for line in islice(self.file, count - len(rows))]
+            taken = [line.split() for line in islice(self.lines, count - len(rows))]
             if not taken:
                 raise self.fail(self.number, b"the end of the file", expected)
             numbers += [number for number, row in enumerate(taken, start=self.number + 1) if row]
@@ -224,7 +224,7 @@ def _parse_rows(
             raise ValueError("a number before the words, and perhaps one after them") from None
         if not value <= 0 or not weight < math.inf:
             raise ValueError("a logarithm of zero or less and a finite back-off")
-        return [value, *(ids[word] for word in row[1 : order + 1]), weight]
+        return [value, *(float(ids[word]) for word in row[1 : order + 1]), weight]
 
     # Column by column is five times as fast; what does not fit goes line by line, which also finds the error.
     if len({len(row) for row in rows}) == 1 and len(rows[0]) in (order + 1, order + 2):

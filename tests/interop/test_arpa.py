@@ -1,0 +1,189 @@
+"""ARPA files: ours in KenLM, others' in ours, and what is wrong with malformed ones."""
+
+from __future__ import annotations
+
+import gzip
+import math
+from pathlib import Path
+
+import kenlm
+import numpy as np
+import pytest
+import torch
+
+from tslm.corpus.sources import Corpus
+from tslm.corpus.vocabulary import Vocabulary
+from tslm.errors import CorpusError, RunError
+from tslm.interop.arpa import export_arpa, import_arpa, import_run
+from tslm.models.backoff import BackoffModel
+from tslm.models.kneser_ney import KneserNey, KneserNeyConfig
+from tslm.training.run import load
+
+FOREIGN = """
+made by another tool
+
+\\data\\
+ngram 1=6
+ngram 2=4
+ngram 3=3
+
+\\1-grams:
+-0.9 </s>
+-99 <s> -0.3
+-0.7\ta\t-0.25
+-0.8 b   0.1
+-0.6\tc
+-1.2\t<UNK>
+
+\\2-grams:
+-0.2 <s> a -0.15
+-0.4 a b
+-0.5\tb c\t-0.2
+-0.3 c </s>
+
+\\3-grams:
+-0.1 <s> a b
+-0.15 c a b
+-0.05 b c c
+
+\\end\\
+"""
+"""Tabs and spaces, missing back-offs, a positive back-off, ``<UNK>``, and 3-grams whose histories are missing."""
+
+
+def score_line(model: BackoffModel, text: str) -> float:
+    """Log10 p of a sentence."""
+    ids = torch.from_numpy(model.vocabulary.encode_line(text).astype(np.int64))
+    log_probability, _ = model.score(ids[None], model.start(1))
+    return float(log_probability.sum()) / math.log(10)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_file_of_another_tool(tmp_path: Path) -> None:
+    model = import_arpa(write(tmp_path / "foreign.arpa", FOREIGN))
+    assert model.order == 3
+    assert model.vocabulary.words == ("<eos>", "a", "b", "c", "<unk>")
+    log = lambda *logs: pytest.approx(sum(logs), abs=1e-12)  # noqa: E731
+    assert score_line(model, "a b c") == log(-0.2, -0.1, -0.5, -0.2 - 0.3)
+    # c a is not in the file, so it has the probability and the weight of backing off.
+    assert score_line(model, "c a b") == log(-0.3 - 0.6, 0.0 - 0.7, -0.15, 0.1 - 0.9)
+    assert score_line(model, "zebra") == log(-0.3 - 1.2, -0.9)
+    assert score_line(model, "b c c") == log(-0.3 - 0.8, -0.5, -0.05, -0.3)
+
+
+def test_a_complete_foreign_file_scores_as_in_kenlm(tmp_path: Path) -> None:
+    """Without the entries KenLM itself refuses: a positive back-off and 3-grams without their histories."""
+    text = FOREIGN.replace("b   0.1", "b  -0.1").replace("-0.15 c a b\n-0.05 b c c\n", "-0.05 b c </s>\n")
+    path = write(
+        tmp_path / "foreign.arpa",
+        text.replace("ngram 3=3", "ngram 3=2").replace("made by another tool", "").lstrip(),
+    )
+    model, other = import_arpa(path), kenlm.Model(str(path))
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        line = " ".join(generator.choice(["a", "b", "c", "zebra"], generator.integers(0, 7)))
+        assert score_line(model, line) == pytest.approx(other.score(line), abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def small(synthetic: Corpus) -> KneserNey:
+    return KneserNey.fit(KneserNeyConfig(order=4, discount_fallback=(0.5, 1.0, 1.5)), synthetic)
+
+
+@pytest.mark.parametrize("name", ["model.arpa", "model.arpa.gz"])
+def test_round_trip(small: KneserNey, tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    export_arpa(small, path)
+    assert (path.read_bytes()[:2] == b"\x1f\x8b") == name.endswith(".gz")
+    again = import_arpa(path)
+    assert again.vocabulary == small.vocabulary
+    assert np.array_equal(again.table.trie.keys, small.table.trie.keys)
+    np.testing.assert_allclose(again.table.log_probability, small.table.log_probability, rtol=1e-8)
+    np.testing.assert_allclose(again.table.log_weight, small.table.log_weight, rtol=1e-8, atol=1e-9)
+    first = path.read_bytes()
+    export_arpa(small, path)
+    assert path.read_bytes() == first
+
+
+def test_a_model_without_smoothing_survives(synthetic: Corpus, tmp_path: Path) -> None:
+    model = KneserNey.fit(KneserNeyConfig(order=2, smoothing="none"), synthetic)
+    export_arpa(model, tmp_path / "model.arpa")
+    again = import_arpa(tmp_path / "model.arpa")
+    states = torch.arange(model.table.trie.context_count)
+    np.testing.assert_allclose(
+        again.predict(states).exp().numpy(), model.predict(states).exp().numpy(), rtol=1e-8
+    )
+
+
+def test_import_into_a_run_folder(small: KneserNey, tmp_path: Path) -> None:
+    export_arpa(small, tmp_path / "model.arpa")
+    import_run(tmp_path / "model.arpa", tmp_path / "run")
+    model = load(tmp_path / "run")
+    assert isinstance(model, BackoffModel)
+    words = " ".join(word for word in small.vocabulary.words[:6] if word != "<eos>")
+    assert score_line(model, words) == pytest.approx(score_line(small, words), rel=1e-8)
+    with pytest.raises(RunError, match="holds a run already"):
+        import_run(tmp_path / "model.arpa", tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("\\data\\", "data"), r"line \d+: expected .data.*the end of the file"),
+        (("ngram 1=6", "ngram 1=six"), r"line 5: expected 'ngram 1=' and a number; found 'ngram 1=six'"),
+        (("ngram 2=4\n", ""), r"line 6: expected 'ngram 2=' and a number"),
+        (("ngram 1=6", "ngram 1=5"), r"line 15: expected '.2-grams:' after 5 1-grams; found '-1.2"),
+        (
+            ("ngram 1=6", "ngram 1=7"),
+            r"line 17: expected a logarithm, a word not yet named.*found '.2-grams:'",
+        ),
+        (("-0.4 a b", "-0.4 a"), r"line 19: expected a logarithm, 2 words and perhaps a back-off"),
+        (("-0.4 a b", "-0.4 a b -1 -1"), r"line 19: expected a logarithm, 2 words"),
+        (("-0.4 a b", "0.4 a b"), r"line 19: expected a logarithm of zero or less"),
+        (("-0.4 a b", "x a b"), r"line 19: expected a number before the words"),
+        (("-0.4 a b", "nan a b"), r"line 19: expected a logarithm of zero or less"),
+        (("-0.4 a b", "-0.4 a zebra"), r"line 19: expected words of the 1-grams, which 'zebra' is not"),
+        (("-0.4 a b", "-0.4 b c"), r"n-gram of order 2 twice"),
+        (("-0.8 b", "-0.8 a"), r"line 13: expected a logarithm, a word not yet named"),
+        (("\\3-grams:", "\\4-grams:"), r"expected '.3-grams:' after 4 2-grams"),
+        (("\\end\\", ""), r"expected .end.; found 'the end of the file'"),
+        (("-0.05 b c c\n\n\\end\\\n", ""), r"expected 3 3-grams; found 'the end of the file'"),
+    ],
+    ids=str,
+)
+def test_malformed_files(tmp_path: Path, change: tuple[str, str], message: str) -> None:
+    text = FOREIGN.replace(*change, 1)
+    assert text != FOREIGN
+    with pytest.raises(CorpusError, match=message):
+        import_arpa(write(tmp_path / "bad.arpa", text))
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, small: KneserNey) -> None:
+    with pytest.raises(CorpusError, match="No such file"):
+        import_arpa(tmp_path / "none.arpa")
+    path = tmp_path / "cut.arpa.gz"
+    path.write_bytes(gzip.compress(FOREIGN.encode())[:60])
+    with pytest.raises(CorpusError, match="cannot read"):
+        import_arpa(path)
+    words = Vocabulary((*small.vocabulary.words[:-1], "</s>"))
+    with pytest.raises(CorpusError, match="'</s>' of the vocabulary is the line marker"):
+        export_arpa(BackoffModel(small.table, words), tmp_path / "x.arpa")
+
+
+@pytest.mark.ptb
+def test_penn_treebank_in_kenlm(ptb: Corpus, tmp_path: Path) -> None:
+    """Every sentence of the test split, order 5."""
+    model = KneserNey.fit(KneserNeyConfig(order=5), ptb)
+    export_arpa(model, tmp_path / "kn5.arpa")
+    other = kenlm.Model(str(tmp_path / "kn5.arpa"))
+    ids = ptb.splits["test"]
+    log_probability, _ = model.score(torch.from_numpy(ids.astype(np.int64))[None], model.start(1))
+    lines = np.split(np.arange(len(ids)), np.flatnonzero(ids == ptb.vocabulary.eos_id) + 1)[:-1]
+    assert len(lines) == 3761
+    ours = [float(log_probability[0, line].sum()) / math.log(10) for line in lines]
+    theirs = [other.score(" ".join(ptb.vocabulary.decode(ids[line[:-1]]))) for line in lines]
+    np.testing.assert_allclose(ours, theirs, atol=1e-4, rtol=0)
