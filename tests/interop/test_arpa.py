@@ -75,13 +75,37 @@ def test_a_file_of_another_tool(tmp_path: Path) -> None:
     assert score_line(model, "b c c") == log(-0.3 - 0.8, -0.5, -0.05, -0.3)
 
 
-def test_a_complete_foreign_file_scores_as_in_kenlm(tmp_path: Path) -> None:
-    """Without the entries KenLM itself refuses: a positive back-off and 3-grams without their histories."""
-    text = FOREIGN.replace("b   0.1", "b  -0.1").replace("-0.15 c a b\n-0.05 b c c\n", "-0.05 b c </s>\n")
-    path = write(
-        tmp_path / "foreign.arpa",
-        text.replace("ngram 3=3", "ngram 3=2").replace("made by another tool", "").lstrip(),
-    )
+STRICT = """\\data\\
+ngram 1=6
+ngram 2=4
+ngram 3=3
+
+\\1-grams:
+-0.9\t</s>
+-99\t<s>\t-0.3
+-0.7\ta\t-0.25
+-0.8\tb\t-0.1
+-0.6\tc
+-1.2\t<unk>
+
+\\2-grams:
+-0.2\t<s> a\t-0.15
+-0.4\ta b
+-0.5\tb c\t-0.2
+-0.3\tc </s>
+
+\\3-grams:
+-0.1\t<s> a b
+-0.05\tb c </s>
+-0.6\ta b c
+
+\\end\\
+"""
+"""A file that KenLM reads too: it wants tabs and all histories."""
+
+
+def test_a_foreign_file_scores_as_in_kenlm(tmp_path: Path) -> None:
+    path = write(tmp_path / "strict.arpa", STRICT)
     model, other = import_arpa(path), kenlm.Model(str(path))
     generator = np.random.default_rng(0)
     for _ in range(200):

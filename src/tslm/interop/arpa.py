@@ -157,7 +157,7 @@ class _Lines:
     def fail(self, number: int, given: bytes, expected: str) -> CorpusError:
         """Return the error for a line."""
         shown = given.decode("utf-8", "replace")[:60]
-        return CorpusError(f"{self.path}, line {number}: expected {expected}; found {shown!r}")
+        return CorpusError(f"{self.path}, line {number}: expected {expected}; found '{shown}'")
 
 
 def _parse(lines: _Lines) -> tuple[list[_Section], Vocabulary]:
