@@ -88,8 +88,8 @@ def evaluate(
     reset_nats = _reset(model, ids, eos, batch_tokens, tick) if reset else None
     size = len(ids)
     return Perplexity(
-        perplexity=_exp(nats / size),
-        perplexity_reset=None if reset_nats is None else _exp(reset_nats / size),
+        perplexity=perplexity(nats, size),
+        perplexity_reset=None if reset_nats is None else perplexity(reset_nats, size),
         bits_per_word=nats / size / math.log(2),
         nats=nats,
         tokens=size,
@@ -103,7 +103,9 @@ def evaluate(
     )
 
 
-def _exp(mean: float) -> float:
+def perplexity(nats: float, tokens: int) -> float:
+    """Return exp of the mean negative log-likelihood; infinite where it is too large for a float."""
+    mean = nats / tokens
     return math.exp(mean) if mean < 700 else math.inf
 
 

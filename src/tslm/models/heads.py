@@ -85,8 +85,9 @@ def score_targets(
         part = slice(begin, min(begin + step, N))
         latents_nM = latents_NKM[part].reshape(-1, M)
         logits_nV = torch.addmm(bias_V, latents_nM, weight_VM.t(), out=buffer[: len(latents_nM)])
-        target_nK = logits_nV.gather(1, targets_N[part].repeat_interleave(K).unsqueeze(1)).view(-1, K)
-        log_nK = target_nK - logits_nV.logsumexp(1).view(-1, K)
+        # In place: logsumexp makes a second array of this size, and that cost more than the product itself.
+        log_nV = torch.log_softmax(logits_nV, 1, out=logits_nV)
+        log_nK = log_nV.gather(1, targets_N[part].repeat_interleave(K).unsqueeze(1)).view(-1, K)
         result_N[part] = (
             log_nK.squeeze(1) if log_prior_NK is None else (log_nK + log_prior_NK[part]).logsumexp(1)
         )
