@@ -27,5 +27,8 @@ format: $(READY)
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+results: $(READY)
+	@$(BIN)/python -m tslm.reports.results results README.md
+
 clean:
 	rm -rf .venv demo dist .pytest_cache .ruff_cache

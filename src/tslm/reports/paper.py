@@ -1,0 +1,46 @@
+"""Table 2. The paper's perplexities, to stand beside ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PaperRow:
+    """One line of Table 2 for one corpus."""
+
+    name: str
+    """What the paper calls the model."""
+    size: str
+    """Hidden units × layers."""
+    valid: float | None
+    test: float | None
+
+
+TABLE_2: dict[str, dict[str, PaperRow]] = {
+    "ptb": {
+        "kn5": PaperRow("KN-5", "–", None, 141.2),
+        "rnn-300": PaperRow("RNN (Mikolov)", "300 × 1", None, 124.7),
+        "lstm-200x2": PaperRow("LSTM (Zaremba)", "200 × 2", 120.7, 114.5),
+        "lstm-1024": PaperRow("LSTM (Grave)", "1024 × 1", None, 82.3),
+        "lstm-650x2": PaperRow("LSTM (Merity)", "650 × 2", 84.4, 80.6),
+        "rnn": PaperRow("RNN", "256 × 1", 130.3, 124.1),
+        "lstm": PaperRow("LSTM", "256 × 1", 118.6, 110.3),
+        "tslm": PaperRow("TSLM", "256 × 1", 117.2, 108.1),
+        "rnn-mos": PaperRow("RNN + MoS", "256 × 1", 88.7, 84.3),
+        "tslm-mos": PaperRow("TSLM + MoS", "256 × 1", 86.4, 83.6),
+    },
+    "wikitext-2": {
+        "kn5": PaperRow("KN-5", "–", None, None),
+        "rnn-300": PaperRow("RNN (Mikolov)", "300 × 1", None, None),
+        "lstm-200x2": PaperRow("LSTM (Zaremba)", "200 × 2", None, None),
+        "lstm-1024": PaperRow("LSTM (Grave)", "1024 × 1", None, 99.3),
+        "lstm-650x2": PaperRow("LSTM (Merity)", "650 × 2", 108.7, 100.9),
+        "rnn": PaperRow("RNN", "512 × 1", 126.0, 120.4),
+        "lstm": PaperRow("LSTM", "512 × 1", 105.6, 101.4),
+        "tslm": PaperRow("TSLM", "512 × 1", 104.9, 100.4),
+        "rnn-mos": PaperRow("RNN + MoS", "512 × 1", 85.6, 81.8),
+        "tslm-mos": PaperRow("TSLM + MoS", "512 × 1", 83.9, 81.0),
+    },
+}
+"""corpus → recipe → row. The three large LSTMs and RNN 300 are cited by the paper, the others are its own runs."""

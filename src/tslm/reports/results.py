@@ -1,0 +1,77 @@
+"""The results table: made from the ``summary.json`` files under ``results/``, put into the README, never typed.
+
+    python -m tslm.reports.results results README.md
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tslm.errors import RunError
+from tslm.files import write_text
+from tslm.reports.paper import TABLE_2
+
+BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+
+
+def collect(folder: Path) -> list[tuple[str, str, dict[str, Any]]]:
+    """Return corpus, run name and summary of every finished run in ``folder/<corpus>/<run>/summary.json``."""
+    found: list[tuple[str, str, dict[str, Any]]] = []
+    for path in sorted(folder.glob("*/*/summary.json")):
+        try:
+            summary = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"cannot read {path}: {error}") from error
+        found.append((path.parent.parent.name, path.parent.name, summary))
+    return sorted(found, key=lambda row: (row[0], -row[2]["test"]["perplexity"]))
+
+
+def make_markdown(folder: Path) -> str:
+    """Return the table of all runs as Markdown."""
+    lines = [
+        "| corpus | model | size | parameters | valid | test | paper's test | training |",
+        "|---|---|---|--:|--:|--:|--:|--:|",
+    ]
+    for corpus, run, summary in collect(folder):
+        paper = TABLE_2.get(corpus, {}).get(run.split("-seed")[0])
+        cells = [
+            corpus,
+            run,
+            _size(summary["recipe"]["model"]),
+            f"{summary['parameters']:,}",
+            f"{summary['valid']['perplexity']:.2f}",
+            f"**{summary['test']['perplexity']:.2f}**",
+            f"{paper.test}" if paper is not None and paper.test is not None else "–",
+            _duration(summary["seconds"]),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def update(readme: Path, folder: Path) -> str:
+    """Return the README's text with the table between its two markers made anew."""
+    text = readme.read_text(encoding="utf-8")
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        raise RunError(f"{readme} must hold {BEGIN} and {END} once each")
+    before, rest = text.split(BEGIN)
+    after = rest.split(END)[1]
+    return f"{before}{BEGIN}\n{make_markdown(folder)}\n{END}{after}"
+
+
+def _size(model: dict[str, Any]) -> str:
+    if model["kind"] == "recurrent":
+        mixture = f", K = {model['experts']}" if model["head"] == "mixture" else ""
+        return f"{model['rank']} × {model['layers']}{mixture}"
+    return f"order {model['order']}" if "order" in model else "–"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+if __name__ == "__main__":
+    results, readme = Path(sys.argv[1]), Path(sys.argv[2])
+    write_text(readme, update(readme, results))
