@@ -132,13 +132,14 @@ def _portions(
                 if name != ALL:
                     yield name, block
                     continue
-                ends = block == _EOS_NUMBER
-                line_of_token = line + np.cumsum(ends) - ends
-                labels = label_lines(line, int(line_of_token[-1]) + 1, lines[ALL], encoding)
-                label_of_token = labels[line_of_token - line]
+                ends = np.flatnonzero(block == _EOS_NUMBER) + 1
+                last = line + len(ends) + (block[-1] != _EOS_NUMBER)  # a line may go on in the next block
+                labels = label_lines(line, int(last), lines[ALL], encoding)
+                lengths = np.diff(ends, prepend=0, append=len(block))[: len(labels)]
+                label_of_token = np.repeat(labels, lengths)
                 for label, split in enumerate(SPLITS):
                     yield split, block[label_of_token == label]
-                line += int(np.count_nonzero(ends))
+                line += len(ends)
 
 
 def label_lines(first: int, last: int, total: int, encoding: Encoding) -> NDArray[np.uint8]:
@@ -213,7 +214,7 @@ def _write_ids(
             header = {"descr": "<i4", "fortran_order": False, "shape": (int(counts[split].sum()),)}
             np.lib.format.write_array_header_1_0(handle, header)
         for split, block in portions:
-            data = ids[block].astype("<i4").tobytes()
+            data = ids[block].astype("<i4", copy=False).data
             digests[split].update(data)
             handles[split].write(data)
     return {split: digest.hexdigest() for split, digest in digests.items()}
