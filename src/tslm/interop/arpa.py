@@ -25,7 +25,7 @@ from tslm.errors import CorpusError, RunError
 from tslm.files import whole
 from tslm.models.backoff import BackoffConfig, BackoffModel
 from tslm.models.smoothing import BackoffTable, FloatArray
-from tslm.models.trie import IntArray, build_trie
+from tslm.models.trie import IntArray, build_trie, search_sorted
 from tslm.training.folder import RECIPE, VOCABULARY
 from tslm.training.recipe import Recipe, write_recipe
 
@@ -291,7 +291,7 @@ def _build_table(sections: list[_Section], size: int) -> BackoffTable:
         nodes = section.words[:, 0] + 1
         for level in range(2, section.words.shape[1]):
             keys = nodes * base + section.words[:, level - 1]
-            nodes = np.searchsorted(level_keys[level], keys) + offsets[level]
+            nodes = search_sorted(level_keys[level], keys) + offsets[level]
         level_keys.append(nodes * base + section.words[:, -1])
     trie = build_trie(vocabulary_size=size, level_keys=level_keys)
     log_probability = np.full(trie.node_count, -np.inf)

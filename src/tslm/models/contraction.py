@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
 from tslm.models.smoothing import BackoffTable, FloatArray
-from tslm.models.trie import ROOT, IntArray, add_up
+from tslm.models.trie import ROOT, IntArray, add_up, search_sorted
 
 CANCELLATION = 1e-4
 """A difference smaller than this share of its terms is formed anew; the rest keep eleven digits or more."""
@@ -36,7 +36,7 @@ class Weighted:
 
     def at(self, states: Int[np.ndarray, "Q"]) -> Float[np.ndarray, "Q"]:
         """Return the number of each state, zero where there is none."""
-        places = np.minimum(np.searchsorted(self.states, states), len(self.states) - 1)
+        places = np.minimum(search_sorted(self.states, states), len(self.states) - 1)
         return np.where(self.states[places] == states, self.values[places], 0.0)
 
 

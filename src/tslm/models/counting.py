@@ -60,32 +60,44 @@ def count_ngrams(
         from tslm.models.spill import count_on_disk  # DuckDB is optional
 
         return count_on_disk(ids, order, vocabulary_size, eos_id, memory_gib)
+    level_keys, suffixes, counts = _rank_levels(ids, order, vocabulary_size, eos_id)
+    trie = build_trie(
+        vocabulary_size=vocabulary_size, level_keys=level_keys, suffixes=np.concatenate(suffixes)
+    )
+    return NgramCounts(trie=trie, counts=np.concatenate(counts))
+
+
+def _rank_levels(
+    ids: Int[np.ndarray, "T"], order: int, vocabulary_size: int, eos_id: int
+) -> tuple[list[IntArray], list[NDArray[np.integer]], list[NDArray[np.integer]]]:
+    """Return keys, suffixes and counts of the n-grams of each level, one sort per level."""
     base = vocabulary_size + 1
     stream, places = mark_lines(ids, vocabulary_size, eos_id)
+    # Nodes are never more than the tokens of all levels together.
+    narrow = np.int32 if len(stream) * order + base < 2**31 else np.int64
     ranks = stream.astype(np.int64) + 1
     level_keys = [np.array([-1], np.int64), np.arange(base, dtype=np.int64)]
-    suffixes = [np.zeros(1 + base, np.int64)]
-    counts = [np.array([len(ids)]), np.bincount(stream, minlength=base)]
+    suffixes: list[NDArray[np.integer]] = [np.zeros(1 + base, narrow)]
+    counts: list[NDArray[np.integer]] = [
+        np.array([len(ids)], narrow),
+        np.bincount(stream, minlength=base).astype(narrow),
+    ]
     ends = np.arange(len(stream))
     offset = 1 + base
     for level in range(2, order + 1):
         ends = ends[places[ends] >= level - 1]
         keys = ranks[ends - 1] * base + stream[ends]
         by_key = np.argsort(keys)
-        sorted_keys = keys[by_key]
-        first = np.flatnonzero(np.diff(sorted_keys, prepend=-1))
-        numbers = np.zeros(len(keys), np.int64)
-        numbers[first[1:]] = 1
-        level_keys.append(sorted_keys[first])
-        suffixes.append(ranks[ends[by_key[first]]])
-        counts.append(np.diff(first, append=len(keys)))
-        # The old ranks of the ends are not needed again: the next level reads only the new ones.
-        ranks[ends[by_key]] = np.cumsum(numbers, out=numbers) + offset
+        keys = keys[by_key]
+        first = np.flatnonzero(np.diff(keys, prepend=-1))
+        level_keys.append(keys[first])
+        suffixes.append(ranks[ends[by_key[first]]].astype(narrow))
+        sizes = np.diff(first, append=len(keys))
+        counts.append(sizes.astype(narrow))
+        # The next level needs only the new ranks of the ends.
+        ranks[ends[by_key]] = np.repeat(np.arange(offset, offset + len(first)), sizes)
         offset += len(first)
-    trie = build_trie(
-        vocabulary_size=vocabulary_size, level_keys=level_keys, suffixes=np.concatenate(suffixes)
-    )
-    return NgramCounts(trie=trie, counts=np.concatenate(counts).astype(np.int64))
+    return level_keys, suffixes, counts
 
 
 def mark_lines(ids: Int[np.ndarray, "T"], begin_id: int, eos_id: int) -> tuple[NDArray[np.int32], IntArray]:

@@ -101,10 +101,10 @@ def estimate_kneser_ney(
     return _to_logarithms(trie, probability, weight)
 
 
-def adjust_counts(counts: NgramCounts) -> NDArray[np.int64]:
+def adjust_counts(counts: NgramCounts) -> NDArray[np.integer]:
     """Return the number of different words before each n-gram; its count at full length or line begin."""
     trie = counts.trie
-    adjusted = counts.counts.astype(np.int64)
+    adjusted = counts.counts.copy()
     longer = trie.suffixes[int(trie.levels[min(2, trie.order + 1)]) :]
     before = np.bincount(longer, minlength=trie.context_count)[: trie.context_count]
     # Nothing stands before a begin marker, so the n-grams that start with one keep their counts.
@@ -114,7 +114,7 @@ def adjust_counts(counts: NgramCounts) -> NDArray[np.int64]:
 
 
 def estimate_discounts(
-    values: NDArray[np.int64],
+    values: NDArray[np.integer],
     level: int,
     *,
     single_discount: bool = False,
@@ -216,6 +216,8 @@ def _kept_nodes(counts: NgramCounts, prune: tuple[int, ...]) -> NDArray[np.bool_
 
 
 def _to_logarithms(trie: NgramTrie, probability: FloatArray, weight: FloatArray) -> BackoffTable:
-    """Take logarithms; zero becomes -inf."""
+    """Take logarithms in place; zero becomes -inf."""
     with np.errstate(divide="ignore"):
-        return BackoffTable(trie=trie, log_probability=np.log(probability), log_weight=np.log(weight))
+        np.log(probability, out=probability)
+        np.log(weight, out=weight)
+    return BackoffTable(trie=trie, log_probability=probability, log_weight=weight)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tslm.errors import TslmError
 from tslm.models.counting import NgramCounts, mark_lines
-from tslm.models.trie import IntArray, NgramTrie
+from tslm.models.trie import IntArray, NgramTrie, search_sorted
 
 CHUNK = 2_000_000
 """How many rows or nodes are held at a time."""
@@ -228,11 +228,8 @@ def _find_suffixes(
             for start in range(int(levels[level]), int(levels[level + 1]), CHUNK):
                 parents, words = np.divmod(keys[start : min(start + CHUNK, int(levels[level + 1]))], base)
                 wanted = known[parents].astype(np.int64) * base + words
-                # In ascending order neighbours are found in the same pages.
-                ascending = np.argsort(wanted)
-                found = np.empty(len(wanted), narrow)
-                found[ascending] = np.searchsorted(shorter, wanted[ascending]) + int(levels[level - 1])
-                found.tofile(file)
+                found = search_sorted(shorter, wanted) + int(levels[level - 1])
+                found.astype(narrow).tofile(file)
     return _map(folder / "suffixes", narrow)
 
 

@@ -1,0 +1,329 @@
+"""The count side measured: estimating, scoring, blanks, memory; beside KenLM (queries) and NLTK's lm, in one run.
+
+    python benchmarks/ngram.py            # all, about three minutes; writes results/ngram.json
+    python benchmarks/ngram.py --docs     # only puts the stored results into docs/ngrams.md
+
+One core: the script sets OMP_NUM_THREADS=1 for every measurement. Each time is the best of a few, since other work
+on the machine can only make it longer.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+DOCS = HERE.parent / "docs" / "ngrams.md"
+PATTERNS = ("the ? of the ?", "? ? of the company", "the ? ? said", "mr. ? said the ? was ?")
+TOKENS_PER_COPY = 250_000
+NLTK_LINES = 2_000
+NLTK_QUERIES = 20
+
+
+def best_of(repeats: int, action: Callable[[], object]) -> float:
+    """The shortest time of some runs."""
+    times: list[float] = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        action()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def fit(corpus: Any, order: int = 5, **options: Any) -> Any:
+    from tslm.models.kneser_ney import KneserNey, KneserNeyConfig
+
+    return KneserNey.fit(KneserNeyConfig(order=order, **options), corpus)
+
+
+def estimate(name: str) -> dict[str, Any]:
+    """Time and peak memory of KN-5 from ids, then its perplexities and those of its relatives."""
+    from tslm.corpus.sources import open_corpus
+    from tslm.evaluation.perplexity import evaluate
+
+    corpus = open_corpus(name)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    model = fit(corpus)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    seconds = best_of(4, lambda: fit(corpus))
+    perplexity: dict[str, dict[str, float]] = {}
+    for title, options in (
+        ("KN-5", {}),
+        ("KN-5, one discount", {"smoothing": "plain"}),
+        ("KN-5, single 3-, 4- and 5-grams dropped", {"prune": (0, 0, 1)}),
+        ("KN-3", {"order": 3}),
+    ):
+        relative = fit(corpus, **options) if options else model
+        perplexity[title] = {
+            split: evaluate(relative, corpus.splits[split], reset=False).perplexity
+            for split in ("valid", "test")
+        }
+    return {
+        "seconds": seconds,
+        "peak_mb": peak,
+        "peak_before_mb": before,
+        "ngrams": model.table.trie.node_count,
+        "model_mb": model.byte_count / 2**20,
+        "perplexity": perplexity,
+    }
+
+
+def grow() -> dict[str, float]:
+    """Estimation of 1 to 8 copies' worth of generated text."""
+    from spill import EOS, VOCABULARY, generate
+    from tslm.models.counting import count_ngrams
+    from tslm.models.kneser_ney import KneserNeyConfig, smooth
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ids"
+        generate(path, 8 * TOKENS_PER_COPY)
+        ids = np.fromfile(path, np.int32)
+    config = KneserNeyConfig(discount_fallback=(0.5, 1.0, 1.5))
+    times: dict[str, float] = {}
+    for copies in (1, 2, 4, 8):
+        some = ids[: copies * TOKENS_PER_COPY]
+        times[str(copies)] = best_of(
+            4, lambda some=some: smooth(count_ngrams(some, 5, VOCABULARY, EOS), config)
+        )
+    return times
+
+
+def query() -> dict[str, Any]:
+    """Scoring beside KenLM, next-word distributions, blanks, and opening a run folder."""
+    import kenlm
+    import torch
+
+    from tslm.corpus.sources import open_corpus
+    from tslm.interop.arpa import export_arpa
+    from tslm.models.blanks import parse_pattern
+    from tslm.models.kneser_ney import KneserNey, KneserNeyConfig
+
+    corpus = open_corpus("ptb")
+    model = fit(corpus)
+    ids = np.array(corpus.splits["test"])
+    tokens = torch.from_numpy(ids.astype(np.int64))[None]
+    ours = best_of(10, lambda: model.score(tokens, model.start(1)))
+    log_probability, _ = model.score(tokens, model.start(1))
+    ends = np.flatnonzero(ids == corpus.vocabulary.eos_id) + 1
+    lines = [" ".join(corpus.vocabulary.decode(line[:-1])) for line in np.split(ids, ends)[:-1]]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "kn5.arpa"
+        writing = best_of(1, lambda: export_arpa(model, path))
+        other = kenlm.Model(str(path))
+        theirs = best_of(5, lambda: [other.score(line) for line in lines])
+        sums = np.add.reduceat(log_probability[0].numpy(), np.concatenate([[0], ends[:-1]])) / np.log(10)
+        difference = float(np.abs(sums - [other.score(line) for line in lines]).max())
+        model.save(Path(folder))
+        opening = best_of(5, lambda: KneserNey.load(Path(folder), KneserNeyConfig(), corpus.vocabulary))
+    states = torch.from_numpy(np.random.default_rng(0).integers(0, model.table.trie.context_count, 200))
+    predicting = best_of(5, lambda: model.predict(states))
+    blanks: dict[str, dict[str, float]] = {}
+    for text in PATTERNS:
+        pattern = parse_pattern(text, corpus.vocabulary)
+        blanks[text] = {
+            "fill_seconds": best_of(3, lambda pattern=pattern: model.fill(pattern)),
+            "best_seconds": best_of(3, lambda pattern=pattern: model.fill(pattern).best(5)),
+        }
+    return {
+        "tokens_per_second": len(ids) / ours,
+        "kenlm_tokens_per_second": len(ids) / theirs,
+        "kenlm_largest_difference_log10": difference,
+        "export_seconds": writing,
+        "open_seconds": opening,
+        "distributions_per_second": len(states) / predicting,
+        "blanks": blanks,
+    }
+
+
+def compare_nltk() -> dict[str, float]:
+    """NLTK's interpolated Kneser–Ney on a few lines of Penn Treebank, and ours on the same lines."""
+    from dataclasses import replace
+    from types import MappingProxyType
+
+    import torch
+    from nltk.lm import KneserNeyInterpolated
+    from nltk.lm.preprocessing import padded_everygram_pipeline
+
+    from tslm.corpus.sources import open_corpus
+
+    corpus = open_corpus("ptb")
+    ids = np.array(corpus.splits["train"])
+    ids = ids[: int(np.flatnonzero(ids == corpus.vocabulary.eos_id)[NLTK_LINES - 1]) + 1]
+    some = replace(corpus, splits=MappingProxyType({"train": ids}))
+    words = corpus.vocabulary.decode(ids)
+    sentences = [line.split() for line in " ".join(words).split("<eos>")[:-1]]
+
+    def fit_nltk() -> Any:
+        model = KneserNeyInterpolated(5)
+        model.fit(*padded_everygram_pipeline(5, sentences))
+        return model
+
+    theirs = best_of(1, fit_nltk)
+    ours = best_of(3, lambda: fit(some))
+    model, mine = fit_nltk(), fit(some)
+    queries = [words[place : place + 5] for place in range(100, 100 + NLTK_QUERIES)]
+    slow = best_of(1, lambda: [model.score(gram[-1], gram[:-1]) for gram in queries])
+    tokens = torch.from_numpy(ids.astype(np.int64))[None]
+    fast = best_of(3, lambda: mine.score(tokens, mine.start(1)))
+    return {
+        "lines": NLTK_LINES,
+        "fit_seconds": ours,
+        "nltk_fit_seconds": theirs,
+        "tokens_per_second": len(ids) / fast,
+        "nltk_tokens_per_second": NLTK_QUERIES / slow,
+    }
+
+
+STEPS: dict[str, Callable[[], Any]] = {
+    "ptb": lambda: estimate("ptb"),
+    "wikitext-2": lambda: estimate("wikitext-2"),
+    "growth": grow,
+    "queries": query,
+    "nltk": compare_nltk,
+}
+
+
+def make_tables(results: dict[str, Any], spill: dict[str, Any]) -> dict[str, list[list[str]]]:
+    """The rows of the tables, for the terminal and for the docs."""
+    queries, nltk, growth = results["queries"], results["nltk"], results["growth"]
+    perplexity = [["model", "PTB valid", "PTB test", "WikiText-2 valid", "WikiText-2 test"]]
+    for title, ptb in results["ptb"]["perplexity"].items():
+        wikitext = results["wikitext-2"]["perplexity"][title]
+        perplexity.append([title, *(f"{value:.2f}" for value in (*ptb.values(), *wikitext.values()))])
+    speed = [["what", "tslm", "beside it", "ratio"]]
+    for name, title in (("ptb", "PTB"), ("wikitext-2", "WikiText-2")):
+        row = results[name]
+        speed.append(
+            [f"estimate KN-5 on {title}", f"{row['seconds']:.2f} s, peak {row['peak_mb']:.0f} MB", "", ""]
+        )
+    speed.append(
+        [
+            "8 times the text",
+            f"{growth['8']:.2f} s",
+            f"once: {growth['1']:.2f} s",
+            f"{growth['8'] / growth['1']:.1f}",
+        ]
+    )
+    speed.append(
+        [
+            f"estimate KN-5 on {nltk['lines']:,} lines",
+            f"{nltk['fit_seconds']:.3f} s",
+            f"NLTK, counting only: {nltk['nltk_fit_seconds']:.1f} s",
+            f"{nltk['nltk_fit_seconds'] / nltk['fit_seconds']:.0f}",
+        ]
+    )
+    speed.append(
+        [
+            "score those lines",
+            f"{nltk['tokens_per_second']:,.0f} tokens/s",
+            f"NLTK: {nltk['nltk_tokens_per_second']:,.1f} tokens/s",
+            f"{nltk['tokens_per_second'] / nltk['nltk_tokens_per_second']:,.0f}",
+        ]
+    )
+    speed.append(
+        [
+            "score PTB test",
+            f"{queries['tokens_per_second']:,.0f} tokens/s",
+            f"KenLM from Python: {queries['kenlm_tokens_per_second']:,.0f} tokens/s",
+            f"{queries['tokens_per_second'] / queries['kenlm_tokens_per_second']:.2f}",
+        ]
+    )
+    speed.append(
+        ["next-word distributions", f"{queries['distributions_per_second']:,.0f} per second", "", ""]
+    )
+    speed.append(["open a run folder", f"{queries['open_seconds'] * 1000:.1f} ms", "", ""])
+    for text, row in queries["blanks"].items():
+        speed.append([f"`{text}`", f"{row['fill_seconds'] * 1000:.0f} ms", "", ""])
+    disk = [["what", "tokens", "seconds", "peak memory"]]
+    titles = {
+        "duckdb": "sort and group all windows, DuckDB",
+        "polars": "sort and group all windows, Polars streaming",
+        "count": "all counts of order 5 on disk",
+    }
+    for name, row in spill["results"].items():
+        tokens = spill["settings"]["tokens" if name == "count" else "engine_tokens"]
+        disk.append([titles[name], f"{tokens:,}", f"{row['seconds']:.0f}", f"{row['peak_gb']:.2f} GB"])
+    return {"perplexity": perplexity, "speed": speed, "disk": disk}
+
+
+def write_docs(tables: dict[str, list[list[str]]]) -> None:
+    """Put the tables between their marks in docs/ngrams.md."""
+    text = DOCS.read_text(encoding="utf-8")
+    for name, rows in tables.items():
+        lines = ["| " + " | ".join(row) + " |" for row in rows]
+        lines.insert(1, "|" + "---|" * len(rows[0]))
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        before, rest = text.split(begin, 1)
+        text = before + begin + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1]
+    DOCS.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--docs", action="store_true", help="only write the stored results into the docs")
+    parser.add_argument("--step", choices=tuple(STEPS), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.step:
+        print(json.dumps(STEPS[arguments.step]()))
+        return
+
+    from rich.console import Console
+    from rich.table import Table
+
+    out = RESULTS / "ngram.json"
+    if not arguments.docs:
+        results: dict[str, Any] = {}
+        for step in STEPS:
+            print(f"{step} …", file=sys.stderr)
+            command = [sys.executable, __file__, "--step", step]
+            done = subprocess.run(
+                command,
+                check=True,
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+            results[step] = json.loads(done.stdout)
+        machine = {
+            "processor": platform.processor() or platform.machine(),
+            "python": platform.python_version(),
+        }
+        settings = {
+            "order": 5,
+            "threads": 1,
+            "tokens_per_copy": TOKENS_PER_COPY,
+            "nltk_queries": NLTK_QUERIES,
+        }
+        RESULTS.mkdir(exist_ok=True)
+        text = json.dumps({"machine": machine, "settings": settings, "results": results}, indent=2)
+        out.write_text(text + "\n", encoding="utf-8")
+    stored = json.loads(out.read_text(encoding="utf-8"))["results"]
+    tables = make_tables(stored, json.loads((RESULTS / "spill.json").read_text(encoding="utf-8")))
+    console = Console()
+    for name, (header, *rows) in tables.items():
+        table = Table(title=name, title_justify="left")
+        for column in header:
+            table.add_column(column)
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    write_docs(tables)
+
+
+if __name__ == "__main__":
+    main()
