@@ -52,7 +52,7 @@ def embed(ids_N: Int[Tensor, "*N"], coefficients_VM: Float[Tensor, "V M"]) -> Fl
 def sentence_tensor(
     vectors_NM: Float[Tensor, "N M"], *, memory_limit: int = MEMORY_LIMIT
 ) -> Float[Tensor, "..."]:
-    """Eqs. 5, 6, 7. Return s = w₁ ⊗ … ⊗ wₙ, whose coefficients A are of rank one: Mᴺ entries.
+    """Eqs. 5, 6, 7, 24, 25. Return s = w₁ ⊗ … ⊗ wₙ, whose coefficients A are of rank one: Mᴺ entries.
 
     Raises:
         SizeLimitError: it would take more memory than the limit.
@@ -199,7 +199,7 @@ class MixedRepresentation:
         return total.sign(), top + total.abs().log()
 
     def prefix_probability(self, vectors_IM: Float[Tensor, "I M"]) -> Float[Tensor, ""]:
-        """Claim 2. Return p(w₁ … w_i) = ⟨w₁ⁱ, c⟩ with the prefix padded by all-ones vectors (Eqs. 14, 28–32)."""
+        """Eq. 32, Claim 2. Return p(w₁ … w_i) = ⟨w₁ⁱ, c⟩, the prefix padded with all-ones vectors."""
         return self.probability(pad_prefix(vectors_IM, self.length))
 
     def conditional_probability(self, vectors_IM: Float[Tensor, "I M"]) -> Float[Tensor, ""]:
