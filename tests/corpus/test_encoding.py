@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tslm.corpus import encoding as encoding_module
@@ -53,6 +53,7 @@ def encode_slowly(
     return words, {split: [word if word in kept else UNK for word in of] for split, of in tokens.items()}
 
 
+@settings(max_examples=50)
 @given(
     train=lines_of_words,
     valid=lines_of_words,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import zstandard
@@ -128,6 +130,16 @@ def test_nul_bytes_are_found_by_line_and_byte(tmp_path: Path):
 def test_an_empty_file_is_refused(tmp_path: Path, data: bytes):
     with pytest.raises(CorpusError, match="is empty"):
         list(read_text(write(tmp_path, data)))
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_a_pipe_is_read_like_a_file(tmp_path: Path, compression: str):
+    data = b"one two\nthree\n" * 30_000
+    os.mkfifo(tmp_path / "pipe")
+    writer = Thread(target=(tmp_path / "pipe").write_bytes, args=(COMPRESSIONS[compression](data),))
+    writer.start()
+    assert "".join(read_text(tmp_path / "pipe", [].append)).encode() == data
+    writer.join()
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tslm.corpus.vocabulary import EOS, UNK, Vocabulary
@@ -63,6 +63,7 @@ def test_every_word_of_the_text_comes_back(text: list[str]):
     assert [vocabulary.ids[word] for word in vocabulary.words] == list(range(len(vocabulary)))
 
 
+@settings(max_examples=30)
 @given(st.sets(words, min_size=1))
 def test_a_saved_vocabulary_is_plain_text_and_loads_as_itself(tmp_path_factory, text: set[str]):
     path = tmp_path_factory.mktemp("vocabulary") / "vocabulary.txt"

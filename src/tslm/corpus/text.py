@@ -96,7 +96,7 @@ def _blocks(path: Path, on_read: Callable[[int], None] | None) -> Iterator[bytes
             done = 0
             for block in _open(start)(handle):
                 yield block
-                if on_read is not None:
+                if on_read is not None and handle.seekable():
                     # Told as the place in the stored file, since compressed and plain lengths differ.
                     here = handle.tell()
                     on_read(here - done)
