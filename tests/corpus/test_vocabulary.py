@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections import Counter
 from pathlib import Path
@@ -76,6 +77,13 @@ def test_a_saved_vocabulary_is_plain_text_and_loads_as_itself(tmp_path_factory, 
 def test_a_word_outside_a_vocabulary_without_unk_is_named():
     with pytest.raises(CorpusError, match=r"'horse' is not in the vocabulary.*no <unk>.*min_count=2"):
         Vocabulary.from_counts(COUNTS).encode_line("the horse")
+
+
+def test_a_copy_is_equal():
+    vocabulary = Vocabulary.from_counts(COUNTS)
+    copied = copy.deepcopy(vocabulary)
+    assert copied == vocabulary
+    assert copied.encode_line("the cat").tolist() == vocabulary.encode_line("the cat").tolist()
 
 
 def test_it_is_immutable():

@@ -150,6 +150,10 @@ class Vocabulary:
             raise CorpusError(f"id {outside[0]} is outside the vocabulary; give ids from 0 to {last}")
         return [self.words[number] for number in numbers.tolist()]
 
+    def __reduce__(self) -> tuple[type[Vocabulary], tuple[tuple[str, ...]]]:
+        # The read-only view cannot be copied; the words say it all.
+        return Vocabulary, (self.words,)
+
     def __len__(self) -> int:
         return len(self.words)
 
