@@ -126,6 +126,7 @@ def query() -> dict[str, Any]:
         theirs = best_of(5, lambda: [other.score(line) for line in lines])
         sums = np.add.reduceat(log_probability[0].numpy(), np.concatenate([[0], ends[:-1]])) / np.log(10)
         difference = float(np.abs(sums - [other.score(line) for line in lines]).max())
+        assert difference < 1e-4, "our scores and KenLM's differ"
         model.save(Path(folder))
         opening = best_of(5, lambda: KneserNey.load(Path(folder), KneserNeyConfig(), corpus.vocabulary))
     states = torch.from_numpy(np.random.default_rng(0).integers(0, model.table.trie.context_count, 200))

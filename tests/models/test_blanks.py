@@ -91,7 +91,6 @@ PATTERNS: list[Pattern] = [
     [None, 3, 1, None],
     [None, None, None, None],
     [2, 1, 3],
-    [4, None, None, None],
 ]
 
 

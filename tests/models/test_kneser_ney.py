@@ -274,9 +274,11 @@ def test_penn_treebank(ptb: Corpus, options: dict[str, object], valid: float | N
         report = evaluate(model, ptb.splits["valid"])
         assert report.perplexity == pytest.approx(valid, abs=0.05)
         assert report.perplexity_reset == pytest.approx(report.perplexity, rel=1e-9)
-        # Thousands of histories, those that valid text leads to (seen ones, and cut short where unseen) among them.
+        # Two thousand histories of the model, and two thousand random ones that the corpus hardly ever has.
         generator = np.random.default_rng(0)
-        contexts = torch.from_numpy(generator.integers(0, model.table.trie.context_count, 2000))
+        seen = torch.from_numpy(generator.integers(0, model.table.trie.context_count, 2000))
+        _, unseen = model.score(torch.from_numpy(generator.integers(0, 10_000, (2000, 4))), model.start(2000))
+        contexts = torch.cat([seen, unseen])
         sums = torch.cat([model.predict(some).exp().sum(1) for some in contexts.split(500)])
         assert float((sums - 1).abs().max()) < 1e-9
 

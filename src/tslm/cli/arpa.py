@@ -38,6 +38,7 @@ def run_export(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     import tslm
+    from tslm.corpus.progress import show_bytes
     from tslm.errors import UnsupportedError
     from tslm.interop.arpa import export_arpa
     from tslm.models.backoff import BackoffModel
@@ -47,7 +48,8 @@ def run_export(arguments: argparse.Namespace) -> int:
         raise UnsupportedError(
             f"a model of kind {model.kind!r} has no n-grams to write; give the run of an n-gram model"
         )
-    export_arpa(model, Path(arguments.file))
+    with show_bytes(f"writing {arguments.file}", total=None) as tick:
+        export_arpa(model, Path(arguments.file), tick)
     _print(arguments.file, model, json=arguments.json)
     return 0
 
@@ -56,9 +58,12 @@ def run_import(arguments: argparse.Namespace) -> int:
     """Run ``tslm arpa import``."""
     from pathlib import Path
 
+    from tslm.corpus.progress import show_bytes
     from tslm.interop.arpa import import_run
 
-    _print(arguments.out, import_run(Path(arguments.file), Path(arguments.out)), json=arguments.json)
+    with show_bytes(f"reading {arguments.file}", total=None) as tick:
+        model = import_run(Path(arguments.file), Path(arguments.out), tick)
+    _print(arguments.out, model, json=arguments.json)
     return 0
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import io
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -35,9 +35,16 @@ ZERO = -99.0
 
 LINES_AT_ONCE = 100_000
 
+Tick = Callable[[int], None]
 
-def export_arpa(model: BackoffModel, path: Path) -> None:
+
+def export_arpa(model: BackoffModel, path: Path, tick: Tick | None = None) -> None:
     """Write a back-off model as an ARPA file, compressed where the name ends with ``.gz``.
+
+    Args:
+        model: the model.
+        path: the file, written whole or not at all.
+        tick: told how many more bytes of text are written.
 
     Raises:
         CorpusError: the vocabulary holds ``<s>`` or ``</s>`` as words of their own.
@@ -76,30 +83,37 @@ def export_arpa(model: BackoffModel, path: Path) -> None:
                         f"{value:.10g}\t{' '.join(ngram)}\n"
                         for value, ngram in zip(values, words, strict=True)
                     ]
-                file.write("".join(lines))
+                text = "".join(lines)
+                file.write(text)
+                if tick is not None:
+                    tick(len(text))
         file.write("\n\\end\\\n")
 
 
-def import_arpa(path: Path) -> BackoffModel:
+def import_arpa(path: Path, tick: Tick | None = None) -> BackoffModel:
     r"""Read an ARPA file, plain or gzipped, whoever wrote it.
 
     Columns may be parted by tabs or spaces, back-off weights may be missing (then they are 1), and so may the
     histories or suffixes of an n-gram, which are put in without changing any probability. ``<UNK>`` is read
     as ``<unk>``. Without ``</s>``, ``<eos>`` has probability zero.
 
+    Args:
+        path: the file.
+        tick: told how many more bytes of text are read.
+
     Raises:
         CorpusError: the file cannot be read, or is malformed; the message names the line.
     """
     try:
         with gzip.open(path) if _is_packed(path) else path.open("rb") as file:
-            sections, vocabulary = _parse(_Lines(path, iter(file)))
+            sections, vocabulary = _parse(_Lines(path, iter(file), tick))
     except (OSError, EOFError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CorpusError(f"cannot read {path}: {reason}; give an ARPA file, plain or gzipped") from error
     return BackoffModel(_build_table(_close(sections), len(vocabulary)), vocabulary)
 
 
-def import_run(path: Path, folder: Path) -> BackoffModel:
+def import_run(path: Path, folder: Path, tick: Tick | None = None) -> BackoffModel:
     """Read an ARPA file into a new run folder, which ``tslm.load`` opens.
 
     Raises:
@@ -108,7 +122,7 @@ def import_run(path: Path, folder: Path) -> BackoffModel:
     """
     if (folder / RECIPE).exists():
         raise RunError(f"{folder} holds a run already; choose another folder with --out, or delete it")
-    model = import_arpa(path)
+    model = import_arpa(path, tick)
     model.save(folder)
     model.vocabulary.save(folder / VOCABULARY)
     recipe = Recipe(
@@ -130,8 +144,8 @@ class _Section:
 class _Lines:
     """The lines of a file that are not empty, with their numbers for error messages."""
 
-    def __init__(self, path: Path, lines: Iterator[bytes]) -> None:
-        self.path, self.lines, self.number = path, lines, 0
+    def __init__(self, path: Path, lines: Iterator[bytes], tick: Tick | None) -> None:
+        self.path, self.lines, self.tick, self.number = path, lines, tick, 0
 
     def next(self, expected: str) -> bytes:
         """Return the next line."""
@@ -146,9 +160,12 @@ class _Lines:
         numbers: list[int] = []
         rows: list[list[bytes]] = []
         while len(rows) < count:
-            taken = [line.split() for line in islice(self.lines, count - len(rows))]
-            if not taken:
+            read = list(islice(self.lines, count - len(rows)))
+            if not read:
                 raise self.fail(self.number, b"the end of the file", expected)
+            if self.tick is not None:
+                self.tick(sum(map(len, read)))
+            taken = [line.split() for line in read]
             numbers += [number for number, row in enumerate(taken, start=self.number + 1) if row]
             rows += [row for row in taken if row]
             self.number += len(taken)
