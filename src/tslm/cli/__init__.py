@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from tslm.errors import Stopped, TslmError
 
 COMMANDS = (
+    "demo",
     "data",
     "train",
     "eval",

@@ -25,14 +25,21 @@ def draw_curves(entries: Sequence[Mapping[str, Any]]) -> str:
     steps = [entry for entry in entries if "epoch" not in entry]
     figure = Figure(figsize=(10, 6.4), layout="constrained")
     perplexity, loss, gradient, state = figure.subplots(2, 2).flat
-    _plot(perplexity, epochs, "epoch", {"train_perplexity": "train (with dropout)", "valid_perplexity": "valid"})
+    _plot(
+        perplexity, epochs, "epoch", {"train_perplexity": "train (with dropout)", "valid_perplexity": "valid"}
+    )
     perplexity.set_title("perplexity")
     perplexity.set_yscale("log")
     _plot(loss, steps, "step", {"loss": "loss per token, nats"})
     loss.set_title("training loss")
     _plot(gradient, steps, "step", {"gradient_norm": "before clipping"})
     gradient.set_title("gradient norm")
-    _plot(state, steps, "step", {"state_norm": "root mean square of h", "spectral_radius": "spectral radius of W"})
+    _plot(
+        state,
+        steps,
+        "step",
+        {"state_norm": "root mean square of h", "spectral_radius": "spectral radius of W"},
+    )
     state.set_title("the state")
     return to_svg(figure)
 

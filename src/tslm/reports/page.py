@@ -21,8 +21,8 @@ STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
 table { border-collapse: collapse; margin: 1rem 0; }
-th, td { padding: .3rem .8rem; text-align: right; border-bottom: 1px solid #8886; }
-th:first-child, td:first-child { text-align: left; }
+th, td { padding: .3rem .8rem; text-align: left; border-bottom: 1px solid #8886; }
+.number { text-align: right; font-variant-numeric: tabular-nums; }
 svg { width: 100%; height: auto; }
 pre { overflow-x: auto; padding: .8rem; border: 1px solid #8886; border-radius: .4rem; }
 small { opacity: .75; }
@@ -34,12 +34,17 @@ def write_report(folder: Path) -> Path:
     summary = read_summary(folder)
     if summary is None:
         raise RunError(f"{folder} holds no finished run; finish it with tslm train")
-    metrics = folder / METRICS
-    lines = metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else []
-    entries = [json.loads(line) for line in lines]
     path = folder / REPORT
-    write_text(path, make_page(f"{summary['kind']} on {summary['corpus']['name']}", make_run(summary, entries)))
+    title = f"{summary['kind']} on {summary['corpus']['name']}"
+    write_text(path, make_page(title, make_run(summary, read_metrics(folder))))
     return path
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of ``metrics.jsonl``, none where the model was counted, not trained."""
+    path = folder / METRICS
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [json.loads(line) for line in lines]
 
 
 def make_page(title: str, body: str) -> str:
@@ -52,10 +57,16 @@ def make_page(title: str, body: str) -> str:
 
 
 def make_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return an HTML table of plain texts."""
-    lines = ["<table><tr>" + "".join(f"<th>{escape(cell)}</th>" for cell in header) + "</tr>"]
-    lines += ["<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows]
-    return "\n".join([*lines, "</table>"])
+    """Return an HTML table of plain texts; columns in which every text begins like a number stand to the right."""
+    places = range(len(header))
+    numbers = [all(row[place][:1] in "0123456789–-+" for row in rows) for place in places]
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        kinds = [' class="number"' if numbers[place] else "" for place in places]
+        texts = (f"<{tag}{kinds[place]}>{escape(cells[place])}</{tag}>" for place in places)
+        return f"<tr>{''.join(texts)}</tr>"
+
+    return "\n".join(["<table>", line("th", header), *(line("td", row) for row in rows), "</table>"])
 
 
 def make_run(summary: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> str:
@@ -79,7 +90,9 @@ def make_run(summary: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -
     ]
     if "epochs" in summary:
         facts.insert(2, ["epochs", f"{summary['epochs']}, the best was {summary['best_epoch']}"])
-        facts.insert(3, ["speed", f"{summary['tokens_per_second']:,.0f} tokens/s on {summary['threads']} threads"])
+        facts.insert(
+            3, ["speed", f"{summary['tokens_per_second']:,.0f} tokens/s on {summary['threads']} threads"]
+        )
     parts = [
         make_table(["split", "tokens", "perplexity", "reset per line", "bits per word"], rows),
         f"<p><small>{escape(summary['test']['protocol'])}</small></p>",

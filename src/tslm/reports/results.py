@@ -1,6 +1,6 @@
 """The results table: made from the ``summary.json`` files under ``results/``, put into the README, never typed.
 
-    python -m tslm.reports.results results README.md
+python -m tslm.reports.results results README.md
 """
 
 from __future__ import annotations
