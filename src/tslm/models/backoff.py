@@ -10,9 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from safetensors import SafetensorError
 from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariableType]
-from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]
 from torch import Tensor
 
 from tslm.config import check
@@ -25,8 +23,7 @@ from tslm.models.blanks import Pattern, Span
 from tslm.models.filling import ContractedPattern, fill_blanks
 from tslm.models.smoothing import BackoffTable
 from tslm.models.trie import MISSING, ROOT, NgramTrie
-
-MODEL_FILE = "model.safetensors"
+from tslm.models.weights import WEIGHTS, load_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,13 +145,17 @@ class BackoffModel(LanguageModel[Tensor]):
 
     def save(self, folder: Path) -> None:
         """Write the arrays to ``model.safetensors``, where they can be mapped without being read."""
-        with whole(folder / MODEL_FILE) as temporary:
+        with whole(folder / WEIGHTS) as temporary:
+            # save_file streams large arrays, but makes a file that only its owner may read.
+            temporary.touch()
+            mode = temporary.stat().st_mode
             save_file(self._arrays(), temporary)
+            temporary.chmod(mode)
 
     @classmethod
     def load(cls, folder: Path, config: Any, vocabulary: Vocabulary) -> BackoffModel:
         """Map the arrays that ``save`` wrote; nothing is read before it is needed."""
-        arrays = _map_arrays(folder / MODEL_FILE)
+        arrays = {name: tensor.numpy() for name, tensor in load_weights(folder).items()}
         try:
             trie = NgramTrie(
                 vocabulary_size=int(arrays["first_children"][1]) - 2,
@@ -167,8 +168,8 @@ class BackoffModel(LanguageModel[Tensor]):
                 trie=trie, log_probability=arrays["log_probability"], log_weight=arrays["log_weight"]
             )
         except (KeyError, IndexError) as error:
-            raise RunError(f"{folder / MODEL_FILE} is not an n-gram model: it lacks {error}") from error
-        _check_arrays(table, config.order, folder / MODEL_FILE)
+            raise RunError(f"{folder / WEIGHTS} is not an n-gram model: it lacks {error}") from error
+        _check_arrays(table, config.order, folder / WEIGHTS)
         if trie.vocabulary_size == len(vocabulary) + 1:
             vocabulary = with_unknown(vocabulary)
         return cls._restore(table, vocabulary, arrays)
@@ -203,16 +204,6 @@ class BackoffModel(LanguageModel[Tensor]):
 def with_unknown(vocabulary: Vocabulary) -> Vocabulary:
     """Return the vocabulary with ``<unk>`` as its last word where it has none; other ids stay as they are."""
     return vocabulary if vocabulary.unk_id is not None else Vocabulary((*vocabulary.words, UNK))
-
-
-def _map_arrays(path: Path) -> dict[str, Any]:
-    """Map a safetensors file into memory."""
-    try:
-        return {name: tensor.numpy() for name, tensor in load_file(path).items()}
-    except FileNotFoundError as error:
-        raise RunError(f"{path} is missing: the run did not finish; train it again") from error
-    except (SafetensorError, OSError) as error:
-        raise RunError(f"{path} is damaged ({error}); train the run again") from error
 
 
 def _check_arrays(table: BackoffTable, order: int, path: Path) -> None:
