@@ -70,6 +70,11 @@ class CorpusConfig:
             "leaves no line for train; make them smaller",
         )
 
+    @property
+    def is_lower(self) -> bool:
+        """Whether its words are in lower case, so that other text must be lower-cased before they are looked up."""
+        return self.lower or (not self.path and self.name == embedded.NAME)
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Corpus:
