@@ -14,6 +14,7 @@ KINDS = {
     "count-tensor": ("tslm.models.ngram", "CountTensor", "CountTensorConfig"),
     "kneser-ney": ("tslm.models.kneser_ney", "KneserNey", "KneserNeyConfig"),
     "backoff": ("tslm.models.backoff", "BackoffModel", "BackoffConfig"),
+    "interpolation": ("tslm.models.mixture", "Interpolation", "InterpolationConfig"),
     "recurrent": ("tslm.models.recurrent", "RecurrentModel", "RecurrentConfig"),
 }
 """kind → module, model class, config class."""

@@ -1,0 +1,163 @@
+"""``tslm score``: the log-probability of sentences."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tslm.inference.score import ScoredSentence, Total
+
+EXAMPLES = """examples:
+  tslm score runs/ptb-kn5 sentences.txt
+  tslm score runs/ptb-kn5 n-best.txt --tsv | sort -t "$(printf '\\t')" -k 2,2 -g -r | head -1
+  echo "the cat sat on the mat" | tslm score runs/ptb-kn5 - --tokens
+  zcat big.txt.gz | tslm score runs/ptb-kn5 --json > scores.jsonl
+
+One sentence per line; each starts anew unless --carry is given. Words outside the vocabulary are scored as <unk>
+and shown in ⟨brackets⟩. With --tsv the total goes to standard error, with --json it is the last line."""
+
+
+def add(subparsers: Any) -> None:
+    """Add the command to the command line."""
+    parser = subparsers.add_parser(
+        "score",
+        help="give sentences their log-probability",
+        description="Give each line of a text its log-probability (natural logarithm), and the whole its perplexity.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run_folder", metavar="RUN", help="a folder that tslm train wrote")
+    parser.add_argument(
+        "files", metavar="FILE", nargs="*", default=["-"], help="text files; - or none for standard input"
+    )
+    parser.add_argument("--tokens", action="store_true", help="also show every word")
+    parser.add_argument(
+        "--carry", action="store_true", help="running text: carry the state from line to line"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--tsv", action="store_true", help="tab-separated values with a line of names")
+    form.add_argument("--json", action="store_true", help="one JSON object per line")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    import tslm
+    from tslm.errors import CorpusError
+    from tslm.inference.score import STANDARD_INPUT, Total, read_lines, score_lines
+
+    model = tslm.load(arguments.run_folder)
+    show = _Json() if arguments.json else _Tsv() if arguments.tsv else _Table()
+    total = Total()
+    typed = STANDARD_INPUT in arguments.files and sys.stdin.isatty()
+    scored = score_lines(
+        model, read_lines(arguments.files), carry=arguments.carry, **({"buffer_tokens": 1} if typed else {})
+    )
+    for sentence in scored:
+        if not total.lines:
+            show.begin(arguments.tokens)
+        total.add(sentence)
+        show.sentence(total.lines, sentence, arguments.tokens)
+    if not total.lines:
+        raise CorpusError("standard input has no line; give a text with one sentence per line")
+    show.total(total)
+    return 0
+
+
+class _Table:
+    """Aligned columns, written line by line: a text of any length needs no more memory than a line."""
+
+    def begin(self, tokens: bool) -> None:
+        from rich.console import Console
+
+        self.console = Console()
+        names = f"{'line':>7}  {'ln p':>10}  {'perplexity':>10}  {'tokens':>6}  text"
+        self._print(names, style="bold")
+
+    def sentence(self, number: int, sentence: ScoredSentence, tokens: bool) -> None:
+        from rich.text import Text
+
+        line = Text(
+            f"{number:>7}  {sentence.log_probability:>10.3f}  {sentence.perplexity:>10.2f}  {len(sentence.words):>6}  "
+        )
+        for word, known in zip(sentence.words[:-1], sentence.known, strict=False):
+            line.append(word if known else f"⟨{word}⟩", style="" if known else "red")
+            line.append(" ")
+        line.rstrip()
+        self._print(line)
+        if tokens:
+            for word, known, score in zip(
+                sentence.words, sentence.known, sentence.log_probabilities, strict=True
+            ):
+                shown = word if known else f"⟨{word}⟩"
+                self._print(Text(f"{'':>7}  {score:>10.3f}  {'':>18}  {shown}", style="" if known else "red"))
+
+    def total(self, total: Total) -> None:
+        self._print(
+            f"perplexity {total.perplexity:.4f}   ln p {-total.nats:.3f}   {total.tokens:,} tokens in {total.lines:,} "
+            f"lines, {total.unknown:,} unknown words",
+            style="bold",
+        )
+
+    def _print(self, line: Any, style: str | None = None) -> None:
+        if self.console.is_terminal:
+            self.console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
+        else:
+            print(line)
+
+
+class _Tsv:
+    """Tab-separated values; numbers in full."""
+
+    def begin(self, tokens: bool) -> None:
+        columns = ("line", "log_probability", "unknown", "word") if tokens else ("line", "log_probability")
+        print(*columns, *(() if tokens else ("perplexity", "tokens", "unknown", "text")), sep="\t")
+
+    def sentence(self, number: int, sentence: ScoredSentence, tokens: bool) -> None:
+        if tokens:
+            for word, known, score in zip(
+                sentence.words, sentence.known, sentence.log_probabilities, strict=True
+            ):
+                print(number, float(score), int(not known), word, sep="\t")
+        else:
+            print(
+                number,
+                sentence.log_probability,
+                sentence.perplexity,
+                len(sentence.words),
+                sentence.unknown,
+                " ".join(sentence.words[:-1]),
+                sep="\t",
+            )
+
+    def total(self, total: Total) -> None:
+        print(
+            f"perplexity {total.perplexity:.4f}, {total.tokens:,} tokens, {total.lines:,} lines, "
+            f"{total.unknown:,} unknown words",
+            file=sys.stderr,
+        )
+
+
+class _Json:
+    """JSON Lines: an object per sentence, and one with the total at the end."""
+
+    def begin(self, tokens: bool) -> None:
+        pass
+
+    def sentence(self, number: int, sentence: ScoredSentence, tokens: bool) -> None:
+        import json
+
+        from tslm.inference.score import describe_sentence
+
+        print(json.dumps({"line": number, **describe_sentence(sentence, tokens=tokens)}, ensure_ascii=False))
+
+    def total(self, total: Total) -> None:
+        import json
+        from dataclasses import asdict
+
+        from tslm.inference.score import finite
+
+        report = {**asdict(total), "nats": finite(total.nats), "perplexity": finite(total.perplexity)}
+        print(json.dumps({"total": report}))

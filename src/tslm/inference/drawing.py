@@ -1,0 +1,45 @@
+"""The tensor network of one sentence under a TSLM, drawn with its real sizes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from tslm.errors import CorpusError, SizeLimitError
+from tslm.inference.explain import require_tslm
+from tslm.models.base import LanguageModel
+from tslm.tensors.figures import draw_sentence, sentence_network
+
+LONGEST = 24
+"""Words; a longer chain is too wide to be read."""
+
+
+@torch.inference_mode()
+def draw_network(model: LanguageModel[Any], sentence: str) -> str:
+    """Figure 3. Return the network that gives the logits behind a sentence as SVG; bonds carry their real sizes.
+
+    Raises:
+        UnsupportedError: the model is not a TSLM of one layer.
+        CorpusError: the sentence has no word.
+        SizeLimitError: it has more than 24.
+    """
+    recurrent, cell = require_tslm(model)
+    words = sentence.split()
+    if not words:
+        raise CorpusError("the sentence has no word; give at least one")
+    if len(words) > LONGEST:
+        raise SizeLimitError(f"the sentence has {len(words)} words; at most {LONGEST} can be drawn")
+    ids_T = torch.from_numpy(recurrent.vocabulary.encode(words).astype(np.int64))
+    alphas_TM = F.embedding(ids_T, recurrent.embedding) * math.sqrt(recurrent.config.embedding)
+    projection = recurrent.head.projection if recurrent.config.head == "softmax" else None
+    output_VR = recurrent.output_VM
+    if projection is not None:
+        output_VR = output_VR @ projection.weight
+    elif output_VR.shape[1] != cell.rank:
+        output_VR = output_VR.new_zeros(len(output_VR), cell.rank)  # only its shape is drawn
+    network = sentence_network(cell.recurrent_weight(), cell.U, output_VR, alphas_TM)
+    return draw_sentence(network, words).to_svg(title=sentence)

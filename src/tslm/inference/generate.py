@@ -1,0 +1,222 @@
+"""Text from a model, word by word, many samples side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tslm.corpus.vocabulary import EOS
+from tslm.errors import NumberError
+from tslm.models.base import LanguageModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the next word is drawn from its distribution."""
+
+    temperature: float = 1.0
+    """Log-probabilities are divided by it: below 1 likelier words, above 1 more surprising ones, 0 the best word."""
+
+    top_k: int = 0
+    """Draw from this many best words only; 0 draws from all."""
+
+    top_p: float = 1.0
+    """Draw from the fewest best words that have this much probability together (after the temperature)."""
+
+    seed: int = 1
+    """The same seed gives the same text. Each sample has its own numbers, however many are drawn beside it."""
+
+    exclude: tuple[str, ...] = ()
+    """Words that are never drawn, such as ``<unk>``."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.temperature <= 100:
+            raise NumberError(f"temperature {self.temperature} must lie between 0 and 100")
+        if self.top_k < 0:
+            raise NumberError(f"top-k {self.top_k} must be 1 or more, or 0 for all words")
+        if not 0 < self.top_p <= 1:
+            raise NumberError(f"top-p {self.top_p} must lie above 0 and at most at 1")
+        if self.seed < 0:
+            raise NumberError(f"seed {self.seed} must not be negative")
+
+
+@dataclass(frozen=True)
+class Draw:
+    """A word that a sample has gained."""
+
+    sample: int
+    """Which of the samples."""
+    word: str
+    log_probability: float
+    """Ln p of the word under the model itself, whatever the temperature."""
+
+
+@dataclass
+class _Sample:
+    """One text in the making. Words that may yet turn out to begin a stop are held back."""
+
+    numbers: np.random.Generator
+    stops: tuple[tuple[str, ...], ...]
+    held: list[Draw] = field(default_factory=list[Draw])
+    stopped: bool = False
+
+    def add(self, draw: Draw) -> list[Draw]:
+        """Take a word; return the words that are now sure to belong to the text."""
+        self.held.append(draw)
+        tail = tuple(entry.word for entry in self.held)
+        for length in range(len(tail), 0, -1):
+            beginning = [stop for stop in self.stops if stop[:length] == tail[len(tail) - length :]]
+            if any(len(stop) == length for stop in beginning):
+                self.stopped = True
+                sure, self.held = self.held[: len(tail) - length], []
+                return sure
+            if beginning:
+                break
+        else:
+            length = 0
+        cut = len(self.held) - length
+        sure, self.held = self.held[:cut], self.held[cut:]
+        return sure
+
+
+class Generation:
+    """Samples that grow as it is iterated over; each step yields the words gained by all of them.
+
+    Example:
+        >>> generation = Generation(model, "the cat", number=3, length=20)
+        >>> for draws in generation:
+        ...     for draw in draws:
+        ...         print(draw.sample, draw.word)
+        >>> generation.reasons
+        ['stop', 'length', 'stop']
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel[Any],
+        prompt: str = "",
+        *,
+        number: int = 1,
+        length: int = 50,
+        stop: Sequence[str] = (EOS,),
+        sampling: Sampling | None = None,
+    ) -> None:
+        """Set up samples.
+
+        Args:
+            model: any language model.
+            prompt: the words that come before; the samples do not repeat them.
+            number: how many samples, all drawn in one batch.
+            length: the largest number of words of each.
+            stop: a sample ends before any of these; each is one word or several.
+            sampling: how words are drawn.
+
+        Raises:
+            NumberError: a number is out of range.
+            CorpusError: a word of the prompt has neither id nor ``<unk>``.
+        """
+        if number < 1 or length < 1:
+            raise NumberError(f"number {number} and length {length} must be 1 or more")
+        self.model = model
+        self.length = length
+        self.sampling = sampling or Sampling()
+        stops = tuple(tuple(entry.split()) for entry in stop if entry.split())
+        self._samples = [
+            _Sample(np.random.default_rng([self.sampling.seed, place]), stops) for place in range(number)
+        ]
+        banned = [word for word in self.sampling.exclude if word in model.vocabulary]
+        self._banned = torch.from_numpy(model.vocabulary.encode(banned).astype(np.int64))
+        self._prompt = torch.from_numpy(model.vocabulary.encode(prompt.split()).astype(np.int64))
+
+    @property
+    def reasons(self) -> list[str]:
+        """Why each sample ended: ``stop`` or ``length``."""
+        return ["stop" if sample.stopped else "length" for sample in self._samples]
+
+    def __iter__(self) -> Iterator[list[Draw]]:
+        """Draw step by step; whoever stops iterating stops the work."""
+        # Not inference_mode around a yield: it would leak into whoever iterates.
+        with torch.inference_mode():
+            state = self.model.start(len(self._samples))
+            if len(self._prompt):
+                _, state = self.model.score(self._prompt.expand(len(self._samples), -1).contiguous(), state)
+        for step in range(self.length):
+            with torch.inference_mode():
+                log_probability_BV = self.model.predict(state).double()
+                uniform = np.array([sample.numbers.random() for sample in self._samples])
+                words_B = self._draw(log_probability_BV, uniform)
+                _, state = self.model.score(words_B.unsqueeze(1), state)
+            draws: list[Draw] = []
+            for place, sample in enumerate(self._samples):
+                if not sample.stopped:
+                    word = int(words_B[place])
+                    score = float(log_probability_BV[place, word])
+                    draws += sample.add(Draw(place, self.model.vocabulary.words[word], score))
+                    if step == self.length - 1 and not sample.stopped:
+                        draws += sample.held
+            if draws:
+                yield draws
+            if all(sample.stopped for sample in self._samples):
+                return
+
+    def _draw(
+        self, log_probability_BV: Float[Tensor, "B V"], uniform_B: NDArray[np.float64]
+    ) -> Int[Tensor, " B"]:
+        return draw_words(log_probability_BV, uniform_B, self.sampling, self._banned)
+
+
+def draw_words(
+    log_probability_BV: Float[Tensor, "B V"],
+    uniform_B: NDArray[np.float64],
+    sampling: Sampling,
+    banned: Tensor | None = None,
+) -> Int[Tensor, " B"]:
+    """Return a word per row, drawn by inverting the distribution that ``sampling`` leaves at a uniform number.
+
+    Raises:
+        NumberError: no word is left with a probability above zero.
+    """
+    log_BV = log_probability_BV.clone()
+    if banned is not None:
+        log_BV[:, banned] = -torch.inf
+    sorted_BV, order_BV = log_BV.sort(dim=1, descending=True, stable=True)
+    if bool((sorted_BV[:, 0] == -torch.inf).any()):
+        raise NumberError("no word is possible here; exclude fewer words, or use a smoothed model")
+    if sampling.temperature == 0:
+        return order_BV[:, 0]
+    probability_BV = (sorted_BV / sampling.temperature).softmax(dim=1)
+    if sampling.top_k:
+        probability_BV[:, sampling.top_k :] = 0
+    if sampling.top_p < 1:
+        before_BV = probability_BV.cumsum(1) - probability_BV
+        probability_BV[before_BV >= sampling.top_p * probability_BV.sum(1, keepdim=True)] = 0
+    running_BV = probability_BV.cumsum(1)
+    wanted_B1 = torch.from_numpy(uniform_B).unsqueeze(1) * running_BV[:, -1:]
+    place_B1 = torch.searchsorted(running_BV, wanted_B1, right=True)
+    # A number that rounds up to the whole belongs to the last possible word.
+    last_B1 = (probability_BV > 0).sum(1, keepdim=True) - 1
+    return order_BV.gather(1, torch.minimum(place_B1, last_B1)).squeeze(1)
+
+
+def generate(
+    model: LanguageModel[Any],
+    prompt: str = "",
+    *,
+    number: int = 1,
+    length: int = 50,
+    stop: Sequence[str] = (EOS,),
+    sampling: Sampling | None = None,
+) -> list[list[Draw]]:
+    """Return whole samples: the words of each, the prompt left out. The arguments are those of ``Generation``."""
+    samples: list[list[Draw]] = [[] for _ in range(number)]
+    for draws in Generation(model, prompt, number=number, length=length, stop=stop, sampling=sampling):
+        for draw in draws:
+            samples[draw.sample].append(draw)
+    return samples

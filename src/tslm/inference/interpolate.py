@@ -1,0 +1,189 @@
+"""The weights of a mix of models, tuned on a text, and the mix as a run of its own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tslm.corpus.sources import Corpus
+from tslm.errors import NumberError
+from tslm.evaluation.perplexity import evaluate
+from tslm.inference.score import score_ids
+from tslm.models.mixture import Form, Interpolation, InterpolationConfig, Part
+from tslm.models.registry import model_class
+from tslm.training.folder import locked, open_run, prepare, write_summary
+from tslm.training.recipe import Recipe, recipe_tables
+
+COLUMNS = 64
+"""A text is cut into this many columns where all words' probabilities are needed at every token."""
+
+Tick = Callable[[int], None]
+
+
+def tune_mix(
+    form: Form, parts: Sequence[Part], ids: NDArray[np.int32], *, tick: Tick | None = None
+) -> Interpolation:
+    """Return the mix whose weights give a text its highest probability.
+
+    Args:
+        form: linear or log-linear.
+        parts: the models.
+        ids: the text (a validation split), encoded with the first model's vocabulary, state carried across lines.
+        tick: told how many more tokens have been read.
+
+    Raises:
+        NumberError: every part finds some word of the text impossible.
+    """
+    even = Interpolation(InterpolationConfig(form=form, weights=(1 / len(parts),) * len(parts)), parts)
+    if form == "linear":
+        own = [
+            even.ids_of(place, torch.from_numpy(np.array(ids))).int().numpy() for place in range(len(parts))
+        ]
+        weights = tune_linear(
+            np.stack([score_ids(part.model, its, tick=tick) for part, its in zip(parts, own, strict=True)])
+        )
+    else:
+        weights = _tune_log_linear(even, ids, tick)
+    return Interpolation(replace(even.config, weights=tuple(weights.tolist())), parts)
+
+
+def open_part(folder: Path) -> Part:
+    """Open the model of a run folder as a part of a mix."""
+    recipe, vocabulary = open_run(folder)
+    return Part(model_class(recipe.kind).load(folder, recipe.model, vocabulary), recipe.model)
+
+
+def save_mix(
+    mix: Interpolation, folder: Path, runs: Sequence[Path], corpus: Corpus, *, tick: Tick | None = None
+) -> dict[str, Any]:
+    """Write a mix as a run folder that ``tslm.load`` opens and that needs its parts' folders no more.
+
+    Args:
+        mix: the tuned mix.
+        folder: where to write it.
+        runs: the folders of its parts; the recipe names the corpus of the first.
+        corpus: that corpus; valid and test are measured as for every run.
+        tick: told how many more tokens have been read.
+
+    Returns:
+        The summary.
+    """
+    source, _ = open_run(runs[0])
+    recipe = Recipe(corpus=source.corpus, kind=mix.kind, model=mix.config)
+    with locked(folder):
+        prepare(folder, recipe, mix.vocabulary)
+        mix.save(folder)
+        summary = {
+            "kind": mix.kind,
+            "recipe": recipe_tables(recipe),
+            "corpus": {
+                "name": corpus.name,
+                "fingerprint": corpus.fingerprint,
+                "vocabulary": len(corpus.vocabulary),
+                "train_tokens": len(corpus.splits["train"]),
+            },
+            "parts": [part.model.kind for part in mix.parts],
+            "parameters": mix.parameter_count,
+            **{name: asdict(evaluate(mix, corpus.splits[name], tick=tick)) for name in ("valid", "test")},
+            "versions": {name: version(name) for name in ("tslm", "torch", "numpy")},
+        }
+        write_summary(folder, summary)
+    return summary
+
+
+def tune_linear(
+    log_KN: Float[np.ndarray, "K N"], *, tolerance: float = 1e-10, limit: int = 10_000
+) -> Float[np.ndarray, " K"]:
+    """Return the λ that maximise Σ_n ln Σ_k λ_k p_k(n), by expectation maximisation.
+
+    Each step sets λ_k to the mean share of part k in the mixed probability. The problem is concave and no step makes
+    it worse, so the end does not depend on the start.
+
+    Args:
+        log_KN: ln p of each token under each part.
+        tolerance: stop when a step gains less than this many nats per token.
+        limit: the largest number of steps.
+    """
+    best_N = log_KN.max(axis=0)
+    if (best_N == -np.inf).any():
+        raise NumberError("every model finds some word of the text impossible; add a smoothed model")
+    relative_KN = np.exp(log_KN - best_N)
+    weights = np.full(len(log_KN), 1 / len(log_KN))
+    before = -math.inf
+    for _ in range(limit):
+        mixed_N = weights @ relative_KN
+        gained = float(np.log(mixed_N).mean())
+        if gained - before < tolerance:
+            break
+        before = gained
+        weights = weights * (relative_KN @ (1 / mixed_N)) / log_KN.shape[1]
+    return weights / weights.sum()
+
+
+def _tune_log_linear(
+    even: Interpolation, ids: NDArray[np.int32], tick: Tick | None
+) -> Float[np.ndarray, " K"]:
+    """Return the λ that maximise Σ_n (Σ_k λ_k ln p_k(n) − ln Z_n(λ)), by Newton's method; the problem is concave.
+
+    Each step reads the text once, cut into columns so that many distributions are formed at a time; only a column's
+    first words see another history than in the whole text.
+    """
+    weights = np.array(even.config.weights)
+    for _ in range(12):
+        gradient, curvature = _derivatives(even, weights, ids, tick)
+        # A little on the diagonal: two equal models have no one best weight.
+        ridge = 1e-9 * np.trace(curvature) * np.eye(len(weights))
+        step = np.linalg.solve(curvature + ridge, gradient)
+        moved = np.maximum(weights + np.clip(step, -0.5, 0.5), 0.0)
+        if moved.sum() == 0:
+            raise NumberError("no positive weight of a log-linear mix helps; use a linear one")
+        change = float(np.abs(moved - weights).max())
+        weights = moved
+        if change < 1e-4:
+            break
+    return weights
+
+
+@torch.inference_mode()
+def _derivatives(
+    even: Interpolation, weights: NDArray[np.float64], ids: NDArray[np.int32], tick: Tick | None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the gradient and minus the Hessian of the mean log-likelihood at the given weights."""
+    count = len(even.parts)
+    positive = Interpolation(
+        InterpolationConfig(form="log-linear", weights=tuple(np.maximum(weights, 1e-12).tolist())), even.parts
+    )
+    width = max(1, min(COLUMNS, len(ids) // 8))
+    tokens_BT = torch.from_numpy(ids[: len(ids) // width * width].astype(np.int64)).view(width, -1)
+    gradient, curvature = torch.zeros(count).double(), torch.zeros(count, count).double()
+    state = positive.start(width)
+    for tokens_B in tokens_BT.unbind(1):
+        log_KBV = positive.predict_parts(state)
+        probability_BV = positive.mix(log_KBV).softmax(1)
+        # A word of probability zero has no share in any mean, but 0 · −∞ is not zero.
+        log_KBV = torch.where(probability_BV > 0, log_KBV, 0.0)
+        mean_KB = (log_KBV * probability_BV).sum(2)
+        target_KB = log_KBV.gather(2, tokens_B.expand(count, -1).unsqueeze(2)).squeeze(2)
+        if bool((_at(probability_BV, tokens_B) == 0).any()):
+            raise NumberError("some word of the text is impossible for one of the models; use a linear mix")
+        gradient += (target_KB - mean_KB).sum(1)
+        second_KK = torch.einsum("kbv,jbv,bv->kj", log_KBV, log_KBV, probability_BV)
+        curvature += second_KK - mean_KB @ mean_KB.t()
+        _, state = positive.score_parts(tokens_B.unsqueeze(1), state)
+        if tick is not None:
+            tick(width)
+    return (gradient / tokens_BT.numel()).numpy(), (curvature / tokens_BT.numel()).numpy()
+
+
+def _at(values_BV: Tensor, words_B: Tensor) -> Tensor:
+    return values_BV.gather(1, words_B.unsqueeze(1)).squeeze(1)

@@ -1,0 +1,210 @@
+"""Several models as one: linear and log-linear interpolation."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import tomli_w
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tslm.config import check, read_config, write_config
+from tslm.corpus.sources import Corpus
+from tslm.corpus.vocabulary import Vocabulary
+from tslm.errors import RecipeError, RunError, UnsupportedError
+from tslm.files import write_text
+from tslm.models.base import LanguageModel
+from tslm.models.registry import config_class, model_class
+
+Form = Literal["linear", "log-linear"]
+
+PARTS = "parts"
+"""The folder of the parts in a run folder: ``parts/1``, ``parts/2`` …"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterpolationConfig:
+    """How models are mixed."""
+
+    form: Form = "linear"
+    """``linear`` adds probabilities, Σ λ p; ``log-linear`` multiplies them, Π p^λ, and normalises."""
+
+    weights: tuple[float, ...]
+    """λ of each part; those of a linear mix sum to one."""
+
+    def __post_init__(self) -> None:
+        check(
+            len(self.weights) >= 2,
+            f"model.weights has {len(self.weights)} entries; a mix has two parts or more",
+        )
+        check(
+            all(weight >= 0 for weight in self.weights),
+            f"model.weights = {self.weights} must not be negative",
+        )
+        total = sum(self.weights)
+        check(total > 0, "model.weights are all zero; give at least one part a weight")
+        check(
+            self.form == "log-linear" or abs(total - 1) < 1e-6,
+            f"model.weights of a linear mix sum to {total:g}; they must sum to 1",
+        )
+
+
+@dataclass(frozen=True)
+class Part:
+    """A model of the mix, with what is needed to save and load it."""
+
+    model: LanguageModel[Any]
+    config: Any
+    """Its ``[model]`` table as a config dataclass."""
+
+
+class Interpolation(LanguageModel[tuple[Any, ...]]):
+    """p(w) = Σ_k λ_k p_k(w), or p(w) ∝ Π_k p_k(w)^λ_k. The state is that of each part.
+
+    Example:
+        >>> config = InterpolationConfig(form="linear", weights=(0.4, 0.6))
+        >>> mix = Interpolation(config, [Part(kneser_ney, its_config), Part(tslm, its_config)])
+    """
+
+    kind: ClassVar[str] = "interpolation"
+
+    def __init__(self, config: InterpolationConfig, parts: Sequence[Part]) -> None:
+        """Mix models over the same words; their ids may differ.
+
+        Raises:
+            RunError: the parts know different words, or there are more weights than parts.
+        """
+        if len(parts) != len(config.weights):
+            raise RunError(
+                f"{len(config.weights)} weights for {len(parts)} models; give one weight per model"
+            )
+        self.config = config
+        self.parts = tuple(parts)
+        self.vocabulary = parts[0].model.vocabulary
+        self._ids = [
+            _translate(self.vocabulary, part.model.vocabulary, place) for place, part in enumerate(parts)
+        ]
+        self._log_weights = torch.tensor(config.weights, dtype=torch.float64).log()
+
+    @classmethod
+    def fit(cls, config: InterpolationConfig, corpus: Corpus) -> Interpolation:
+        """Refuse: a mix is made of finished models."""
+        raise UnsupportedError(
+            "a mix is made of finished models, not estimated from a text: use tslm compare RUN RUN --mix linear --out"
+        )
+
+    def start(self, batch: int) -> tuple[Any, ...]:
+        """Start each part."""
+        return tuple(part.model.start(batch) for part in self.parts)
+
+    def score(
+        self, tokens_BT: Int[Tensor, "B T"], state: tuple[Any, ...]
+    ) -> tuple[Float[Tensor, "B T"], tuple[Any, ...]]:
+        """Mix the parts' probabilities of each token; a log-linear mix needs all words' for its normaliser."""
+        if self.config.form == "linear":
+            scores_KBT, state = self.score_parts(tokens_BT, state)
+            return self.mix(scores_KBT), state
+        columns: list[Tensor] = []
+        for tokens_B in tokens_BT.unbind(1):
+            columns.append(self.predict(state).gather(1, tokens_B.long().unsqueeze(1)))
+            _, state = self.score_parts(tokens_B.unsqueeze(1), state)
+        return torch.cat(columns, 1), state
+
+    def predict(self, state: tuple[Any, ...]) -> Float[Tensor, "B V"]:
+        """Return ln p(next word) of the mix for every word."""
+        mixed_BV = self.mix(self.predict_parts(state))
+        if self.config.form == "linear":
+            return mixed_BV
+        normaliser_B1 = mixed_BV.logsumexp(1, keepdim=True)
+        # Where the parts agree on no word at all, none is possible.
+        return torch.where(normaliser_B1 == -torch.inf, mixed_BV, mixed_BV - normaliser_B1)
+
+    def ids_of(self, place: int, tokens: Int[Tensor, "*T"]) -> Int[Tensor, "*T"]:
+        """Return the ids that a part has for words given by the mix's own ids."""
+        ids_V = self._ids[place]
+        return tokens.long() if ids_V is None else ids_V[tokens.long()]
+
+    def score_parts(
+        self, tokens_BT: Int[Tensor, "B T"], state: tuple[Any, ...]
+    ) -> tuple[Float[Tensor, "K B T"], tuple[Any, ...]]:
+        """Return each part's own ln p of the tokens, and the state after them."""
+        results = [
+            part.model.score(self.ids_of(place, tokens_BT), own)
+            for place, (part, own) in enumerate(zip(self.parts, state, strict=True))
+        ]
+        return torch.stack([scores.double() for scores, _ in results]), tuple(after for _, after in results)
+
+    def predict_parts(self, state: tuple[Any, ...]) -> Float[Tensor, "K B V"]:
+        """Return each part's own ln p of every next word, in the order of the mix's vocabulary."""
+        return torch.stack(
+            [
+                part.model.predict(own).double()
+                if ids_V is None
+                else part.model.predict(own).double()[:, ids_V]
+                for part, ids_V, own in zip(self.parts, self._ids, state, strict=True)
+            ]
+        )
+
+    def mix(self, log_KX: Float[Tensor, "K *X"]) -> Float[Tensor, "*X"]:
+        """Return ln Σ λ p, or Σ λ ln p (not normalised)."""
+        weights = self._log_weights.view(-1, *[1] * (log_KX.ndim - 1))
+        if self.config.form == "linear":
+            return (log_KX + weights).logsumexp(0)
+        # A part of weight zero says nothing, not even that a word is impossible.
+        return torch.where(weights == -torch.inf, 0.0, weights.exp() * log_KX).sum(0)
+
+    @property
+    def parameter_count(self) -> int:
+        """Those of all parts, and the weights."""
+        return sum(part.model.parameter_count for part in self.parts) + len(self.parts)
+
+    def save(self, folder: Path) -> None:
+        """Write every part with its own settings and vocabulary into ``parts/``."""
+        for place, part in enumerate(self.parts, 1):
+            home = folder / PARTS / str(place)
+            home.mkdir(parents=True, exist_ok=True)
+            part.model.vocabulary.save(home / "vocabulary.txt")
+            write_text(
+                home / "model.toml", tomli_w.dumps({"kind": part.model.kind, **write_config(part.config)})
+            )
+            part.model.save(home)
+
+    @classmethod
+    def load(cls, folder: Path, config: InterpolationConfig, vocabulary: Vocabulary) -> Interpolation:
+        """Read the parts."""
+        parts = [_load_part(folder / PARTS / str(place)) for place in range(1, len(config.weights) + 1)]
+        mix = cls(config, parts)
+        if mix.vocabulary != vocabulary:
+            raise RunError(f"{folder} is damaged: its vocabulary is not that of its first part")
+        return mix
+
+
+def _load_part(home: Path) -> Part:
+    try:
+        table = tomllib.loads((home / "model.toml").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise RunError(f"cannot read {home / 'model.toml'}: {error}; copy the whole run folder") from error
+    kind = str(table.pop("kind", ""))
+    try:
+        config = read_config(config_class(kind), table, "model")
+    except RecipeError as error:
+        raise RunError(f"{home / 'model.toml'} is damaged: {error}") from error
+    return Part(model_class(kind).load(home, config, Vocabulary.load(home / "vocabulary.txt")), config)
+
+
+def _translate(words: Vocabulary, own: Vocabulary, place: int) -> Int[Tensor, " V"] | None:
+    """Return a part's id of each word of the mix, or None where the ids are the same."""
+    if own == words:
+        return None
+    differing = set(words.words) ^ set(own.words)
+    if differing:
+        raise RunError(
+            f"models 1 and {place + 1} know different words ({len(differing)} of them, such as {min(differing)!r}); "
+            "only models over the same vocabulary can be mixed"
+        )
+    return torch.tensor([own.ids[word] for word in words.words])
