@@ -206,7 +206,7 @@ def main() -> None:
     results: dict[str, Any] = {"train": [], "chain": []}
     for shape, rank in (((8,) * 6, 16), ((100, 100, 100), 20)):
         results["train"].append(race_train(shape, rank))
-    for rank, embedding in ((16, 16), (64, 64)):
+    for rank, embedding in ((16, 16), (32, 32), (64, 64)):
         results["chain"].append(race_chain(40, rank, embedding))
     table = Table(
         title="Milliseconds, best of several turns; ratio: tslm over the fastest other", title_justify="left"

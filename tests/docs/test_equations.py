@@ -57,11 +57,13 @@ def read_tags(first_line: str) -> set[str]:
 
 
 def walk(module: str, tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, set[str]]]:
-    """Yield every function, class and module of a file with its tags."""
+    """Yield every public function, class and module of a file with its tags."""
     if isinstance(tree, ast.Module):
         yield module, read_tags((ast.get_docstring(tree) or "").split("\n")[0])
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and (
+            node.name[0] != "_" or node.name[:2] == "__"
+        ):
             name = f"{prefix}{node.name}"
             yield f"{module}.{name}", read_tags((ast.get_docstring(node) or "").split("\n")[0])
             yield from walk(module, node, f"{name}.")

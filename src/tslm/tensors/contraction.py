@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 import opt_einsum
 import torch
@@ -19,15 +20,21 @@ Indices = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Step:
-    """One pairwise product: operands are brought to (batch, rows, sum) and (batch, sum, columns) and multiplied."""
+    """One pairwise product, worked out so far that running it takes one matrix operation."""
 
     left: int
     right: int
+    swap: bool
+    """Whether the operands change places, so that a vector stands on the right."""
+    kind: Literal["vector", "matrix", "batch"]
+    """A tensor times a vector in place; one matrix product; a batch of products."""
     left_order: tuple[int, ...] | None
     """Permutation of the left operand, None when it is already in order."""
     right_order: tuple[int, ...] | None
     left_shape: tuple[int, int, int]
+    """For ``vector`` (modes before, summed, after), else (batch, rows, summed)."""
     right_shape: tuple[int, int, int]
+    """(batch, summed, columns)."""
     shape: tuple[int, ...]
     """Shape of the product."""
 
@@ -127,31 +134,38 @@ def run_plan(
         if modes:
             operands[position] = operands[position].sum(modes)
     for step in plan.steps:
-        left, right = operands[step.left], operands[step.right]
-        for position in sorted((step.left, step.right), reverse=True):
-            del operands[position]
-        if step.left_order is not None:
-            left = left.permute(step.left_order)
-        if step.right_order is not None:
-            right = right.permute(step.right_order)
-        operands.append(_multiply(left, right, step))
+        right, left = operands.pop(step.right), operands.pop(step.left)
+        operands.append(_multiply(right, left, step) if step.swap else _multiply(left, right, step))
     result = operands[0]
     return result if plan.final_order == tuple(range(result.ndim)) else result.permute(plan.final_order)
 
 
 def _multiply(left: Tensor, right: Tensor, step: Step) -> Tensor:
     """Return the product of one step, by the plainest operation that can do it."""
+    if step.kind == "vector":
+        before, summed, after = step.left_shape
+        vector = right if right.ndim == 1 else right.reshape(summed)
+        if after == 1:
+            product = torch.mv(
+                left if left.shape == (before, summed) else left.reshape(before, summed), vector
+            )
+        elif before == 1:
+            product = torch.mv(
+                (left if left.shape == (summed, after) else left.reshape(summed, after)).t(), vector
+            )
+        else:  # the mode is summed where it stands: no copy of the large operand
+            product = torch.bmm(vector.expand(before, 1, summed), left.reshape(before, summed, after))
+        return product if product.shape == step.shape else product.reshape(step.shape)
+    if step.left_order is not None:
+        left = left.permute(step.left_order)
+    if step.right_order is not None:
+        right = right.permute(step.right_order)
     batch, rows, summed = step.left_shape
     columns = step.right_shape[2]
-    if batch == 1:
-        if columns == 1 and rows == 1:
-            return torch.dot(left.reshape(summed), right.reshape(summed)).reshape(step.shape)
-        if columns == 1:
-            return torch.mv(left.reshape(rows, summed), right.reshape(summed)).reshape(step.shape)
-        product = left.reshape(rows, summed) @ right.reshape(summed, columns)
-        return product.reshape(step.shape)
-    if rows == summed == columns == 1:
-        return (left.reshape(batch) * right.reshape(batch)).reshape(step.shape)
+    if step.kind == "matrix":
+        return (left.reshape(rows, summed) @ right.reshape(summed, columns)).reshape(step.shape)
+    if left.shape == right.shape == step.shape:
+        return left * right
     if summed == 1:
         return (left.reshape(batch, rows, 1) * right.reshape(batch, 1, columns)).reshape(step.shape)
     return torch.bmm(left.reshape(step.left_shape), right.reshape(step.right_shape)).reshape(step.shape)
@@ -191,12 +205,12 @@ def _take_diagonals(indices: Indices) -> tuple[tuple[tuple[int, int], ...], Indi
 def _find_paths(
     operands: Sequence[Indices], output: Sequence[str], sizes: Mapping[str, int]
 ) -> Iterator[list[tuple[int, ...]]]:
-    """Yield candidate orders: opt_einsum's own, and cheapest-product-first, which is best for chains."""
+    """Yield candidate orders: two that are best for chains, and opt_einsum's own."""
     inputs: list[frozenset[str]] = [frozenset(operand) for operand in operands]
     if len(inputs) == 1:
         yield []
         return
-    searches: list[Callable[..., Any]] = [_find_cheapest_first, opt_einsum.paths.auto]
+    searches: list[Callable[..., Any]] = [_find_growing, _find_cheapest_first, opt_einsum.paths.auto]
     for search in searches:
         path: list[tuple[int, ...]] = search(inputs, frozenset(output), dict(sizes))
         if all(len(pair) == 2 for pair in path):
@@ -216,6 +230,29 @@ def _find_cheapest_first(
     return list(greedy(inputs, output, sizes, cost_fn=cost))  # pyright: ignore[reportArgumentType]
 
 
+def _find_growing(
+    inputs: list[frozenset[str]], output: frozenset[str], sizes: dict[str, int]
+) -> list[tuple[int, ...]]:
+    """Return the order in which one tensor, the smallest at first, takes in its neighbours, cheapest first."""
+
+    def size(names: frozenset[str]) -> int:
+        return math.prod(sizes[name] for name in names)
+
+    counts = Counter(name for operand in (*inputs, output) for name in operand)
+    remaining = list(inputs)
+    grown = remaining.pop(start := min(range(len(inputs)), key=lambda i: size(inputs[i])))
+    path: list[tuple[int, ...]] = []
+    while remaining:
+        near = [i for i, operand in enumerate(remaining) if operand & grown] or range(len(remaining))
+        chosen = min(near, key=lambda i: (size(remaining[i] | grown), i))
+        operand = remaining.pop(chosen)
+        # In the list of operands the grown one is last, save at the very beginning.
+        path.append((chosen, len(remaining) + 1) if path else (chosen + (chosen >= start), start))
+        counts.subtract(operand & grown)
+        grown = frozenset(name for name in operand | grown if counts[name] > 1 or name not in operand & grown)
+    return path
+
+
 def _build_steps(
     operands: Sequence[Indices], output: Indices, sizes: Mapping[str, int], path: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[Step, ...], Indices, int, Indices]:
@@ -232,6 +269,9 @@ def _build_steps(
         first, second = sorted(pair)
         left, right = remaining[first], remaining[second]
         del remaining[second], remaining[first]
+        swap = set(left) < set(right)
+        if swap:
+            left, right = right, left
         both = [name for name in left if name in right]
         summed = [name for name in both if counts[name] == 2]
         batch = [name for name in both if counts[name] > 2]
@@ -246,35 +286,41 @@ def _build_steps(
         flops += 2 * work if summed else work
         if math.prod(sizes[name] for name in product) > math.prod(sizes[name] for name in largest):
             largest = product
-        steps.append(_make_step(first, second, left, right, (batch, rows, summed, columns), sizes))
+        steps.append(_make_step((first, second), swap, (left, right), (batch, rows, summed, columns), sizes))
         remaining.append(product)
     return tuple(steps), remaining[0], flops, largest
 
 
 def _make_step(
-    first: int,
-    second: int,
-    left: Indices,
-    right: Indices,
+    places: tuple[int, int],
+    swap: bool,
+    operands: tuple[Indices, Indices],
     groups: tuple[list[str], list[str], list[str], list[str]],
     sizes: Mapping[str, int],
 ) -> Step:
     """Return the step with its permutations and matrix shapes worked out."""
+    left, right = operands
     batch, rows, summed, columns = groups
 
     def order(indices: Indices, wanted: list[str]) -> tuple[int, ...] | None:
         permutation = tuple(indices.index(name) for name in wanted)
         return None if permutation == tuple(range(len(indices))) else permutation
 
-    def size(names: list[str]) -> int:
+    def size(names: Sequence[str]) -> int:
         return math.prod(sizes[name] for name in names)
 
+    start = left.index(right[0]) if summed and not batch and not columns else -1
+    in_place = start >= 0 and left[start : start + len(right)] == right
     return Step(
-        left=first,
-        right=second,
+        left=places[0],
+        right=places[1],
+        swap=swap,
+        kind="vector" if in_place else "batch" if batch else "matrix",
         left_order=order(left, batch + rows + summed),
         right_order=order(right, batch + summed + columns),
-        left_shape=(size(batch), size(rows), size(summed)),
+        left_shape=(size(left[:start]), size(summed), size(left[start + len(right) :]))
+        if in_place
+        else (size(batch), size(rows), size(summed)),
         right_shape=(size(batch), size(summed), size(columns)),
         shape=tuple(sizes[name] for name in batch + rows + columns),
     )

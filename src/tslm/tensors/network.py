@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, reduce
 
 import torch
 from jaxtyping import Shaped
@@ -148,7 +149,7 @@ class TensorNetwork:
 
     def cost(self) -> ContractionCost:
         """Return the cost of ``contract`` without contracting."""
-        return _cost(self._plan())
+        return _cost(self._plan)
 
     def contract(self, *, memory_limit: int = MEMORY_LIMIT) -> Shaped[Tensor, "..."]:
         """Contract all edges exactly and return the tensor of the open legs, differentiable in every node.
@@ -162,23 +163,26 @@ class TensorNetwork:
         Raises:
             SizeLimitError: an intermediate would be larger; the message names its legs and its size.
         """
-        plan = self._plan()
-        tensors = [node.tensor for node in self.nodes if node.tensor is not None]
-        dtype = tensors[0].dtype if tensors else torch.get_default_dtype()
-        for tensor in tensors[1:]:
-            dtype = torch.promote_types(dtype, tensor.dtype)
-        cost = _cost(plan)
-        needed = cost.largest_intermediate * torch.empty(0, dtype=dtype).element_size()
+        plan, (tensors, dtype) = self._plan, self._operands
+        needed = plan.largest_intermediate * dtype.itemsize
         if needed > memory_limit:
-            legs = " × ".join(f"{leg} ({self.sizes[leg]})" for leg in cost.largest_legs)
+            legs = " × ".join(f"{leg} ({self.sizes[leg]})" for leg in plan.largest_legs)
             raise SizeLimitError(
                 f"the contraction needs an intermediate of legs {legs}: {show_bytes(needed)}, above the limit of "
                 f"{show_bytes(memory_limit)}; cut bonds, or raise memory_limit"
             )
         return run_plan(plan, tensors, dtype)
 
+    @cached_property
+    def _operands(self) -> tuple[list[Tensor], torch.dtype]:
+        """The tensors of all nodes but δ, and the dtype that holds them all."""
+        tensors = [node.tensor for node in self.nodes if node.tensor is not None]
+        dtypes = [tensor.dtype for tensor in tensors] or [torch.get_default_dtype()]
+        return tensors, reduce(torch.promote_types, dtypes)
+
+    @cached_property
     def _plan(self) -> Plan:
-        """Return the plan for this structure; plans are kept, so equal structures are planned once."""
+        """The plan for this structure; plans are kept, so equal structures are planned once."""
         return make_plan(
             tuple((node.legs, node.is_delta) for node in self.nodes),
             self.open_legs,
