@@ -3,8 +3,7 @@
     python benchmarks/ngram.py            # all, about three minutes; writes results/ngram.json
     python benchmarks/ngram.py --docs     # only puts the stored results into docs/ngrams.md
 
-One core: the script sets OMP_NUM_THREADS=1 for every measurement. Each time is the best of a few, since other work
-on the machine can only make it longer.
+One core: the script sets OMP_NUM_THREADS=1 for every measurement, and times are processor seconds, the best of a few.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ NLTK_QUERIES = 20
 
 
 def best_of(repeats: int, action: Callable[[], object]) -> float:
-    """The shortest time of some runs."""
+    """The shortest time of some runs, in seconds of one thread: other work on the machine hardly counts."""
     times: list[float] = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         action()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return min(times)
 
 
