@@ -133,7 +133,8 @@ class Generation:
         ]
         banned = [word for word in self.sampling.exclude if word in model.vocabulary]
         self._banned = torch.from_numpy(model.vocabulary.encode(banned).astype(np.int64))
-        self._prompt = torch.from_numpy(model.vocabulary.encode(prompt.split()).astype(np.int64))
+        # The ids of the words that come before.
+        self.prompt = torch.from_numpy(model.vocabulary.encode(prompt.split()).astype(np.int64))
 
     @property
     def reasons(self) -> list[str]:
@@ -145,8 +146,8 @@ class Generation:
         # Not inference_mode around a yield: it would leak into whoever iterates.
         with torch.inference_mode():
             state = self.model.start(len(self._samples))
-            if len(self._prompt):
-                _, state = self.model.score(self._prompt.expand(len(self._samples), -1).contiguous(), state)
+            if len(self.prompt):
+                _, state = self.model.score(self.prompt.expand(len(self._samples), -1).contiguous(), state)
         for step in range(self.length):
             with torch.inference_mode():
                 log_probability_BV = self.model.predict(state).double()

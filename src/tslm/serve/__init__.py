@@ -1,0 +1,1 @@
+"""Models over HTTP: a JSON API and one page to play with."""

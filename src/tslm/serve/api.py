@@ -1,0 +1,189 @@
+"""The API of our own: models, score, generate, fill, explain."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+
+from tslm.errors import nearest
+from tslm.inference.generate import Draw, Generation
+from tslm.serve import schemas
+from tslm.serve.limits import Limits, Refused, Workers
+from tslm.serve.models import ServedModel, join
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    400: {"model": schemas.Error, "description": "The body is not JSON"},
+    404: {"model": schemas.Error, "description": "No such model"},
+    408: {"model": schemas.Error, "description": "The request did not arrive in time"},
+    413: {"model": schemas.Error, "description": "Too long"},
+    422: {"model": schemas.Error, "description": "A value is wrong, or the model cannot do this"},
+    429: {"model": schemas.Error, "description": "Too many requests are waiting"},
+    503: {"model": schemas.Error, "description": "It took too long"},
+}
+STREAM: dict[int | str, dict[str, Any]] = {
+    **ERRORS,
+    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+}
+
+router = APIRouter(prefix="/v1")
+
+
+@router.get("/models")
+async def list_models(request: Request) -> schemas.ModelList:
+    """List the models."""
+    models: dict[str, ServedModel] = request.app.state.models
+    return schemas.ModelList(data=[schemas.ModelCard(**model.describe()) for model in models.values()])
+
+
+@router.get("/health")
+async def health() -> dict[str, str]:
+    """Say that the server lives."""
+    return {"status": "ok"}
+
+
+@router.post("/score", responses=ERRORS)
+async def score(body: schemas.ScoreRequest, request: Request) -> schemas.ScoreResponse:
+    """Give every word of every line its probability and its surprise."""
+    model = find_model(request, body.model)
+    check_text(request, body.text)
+    report = await workers(request).compute(lambda: model.score(body.text, body.alternatives))
+    return schemas.ScoreResponse(**report)
+
+
+@router.post("/explain", responses=ERRORS)
+async def explain(body: schemas.ExplainRequest, request: Request) -> schemas.ExplainResponse:
+    """Explain one sentence: alternatives, effects of words on words, ranks of the cuts."""
+    model = find_model(request, body.model)
+    check_text(request, body.text, limits(request).explained_words)
+    options = {"top": body.alternatives, "reference": body.replace, "network": body.network}
+    report = await workers(request).compute(lambda: model.explain(body.text, **options))
+    return schemas.ExplainResponse(**report)
+
+
+@router.post("/fill", responses=ERRORS)
+async def fill(body: schemas.FillRequest, request: Request) -> schemas.FillResponse:
+    """Fill the blanks (``?``) of a sentence, exactly; n-gram models can."""
+    model = find_model(request, body.model)
+    check_text(request, body.pattern, limits(request).explained_words)
+    report = await workers(request).compute(
+        lambda: model.fill(body.pattern, span=body.span, top=body.top, samples=body.samples, seed=body.seed)
+    )
+    return schemas.FillResponse(**report)
+
+
+@router.post("/generate", responses=STREAM, response_model=schemas.GenerateResponse)
+async def generate(
+    body: schemas.GenerateRequest, request: Request
+) -> schemas.GenerateResponse | StreamingResponse:
+    """Go on with a text; with ``stream``, each event is a word and the sample it belongs to."""
+    model = find_model(request, body.model)
+    check_length(request, body.prompt)
+    generation = model.generation(
+        body.prompt,
+        number=body.number,
+        length=min(body.length, limits(request).generated_words),
+        stop=body.stop,
+        unk=body.unk,
+        temperature=body.temperature,
+        top_k=body.top_k,
+        top_p=body.top_p,
+        seed=body.seed,
+    )
+    steps = workers(request).compute_steps(lambda: iter(generation))
+    if body.stream:
+        return await stream_events(_events(steps, generation))
+    texts: list[list[Draw]] = [[] for _ in range(body.number)]
+    async for draws in steps:
+        for draw in draws:
+            texts[draw.sample].append(draw)
+    return schemas.GenerateResponse(
+        model=model.name,
+        prompt=body.prompt,
+        samples=[
+            schemas.Sample.model_validate(
+                {
+                    "text": join([draw.word for draw in draws]),
+                    "log_probability": sum(draw.log_probability for draw in draws),
+                    "reason": reason,
+                }
+            )
+            for draws, reason in zip(texts, generation.reasons, strict=True)
+        ],
+    )
+
+
+async def _events(
+    steps: AsyncGenerator[list[Draw], None], generation: Generation
+) -> AsyncGenerator[dict[str, Any], None]:
+    async with aclosing(steps):
+        async for draws in steps:
+            for draw in draws:
+                yield {"sample": draw.sample, "word": draw.word, "log_probability": draw.log_probability}
+    yield {"done": True, "reasons": generation.reasons}
+
+
+async def stream_events(
+    events: AsyncGenerator[dict[str, Any], None], last: str | None = None
+) -> StreamingResponse:
+    """Return server-sent events. The first is waited for, so that a refusal is still an error status."""
+    first = await anext(events, None)
+
+    async def lines() -> AsyncIterator[str]:
+        async with aclosing(events):
+            if first is not None:
+                yield f"data: {json.dumps(first, ensure_ascii=False)}\n\n"
+                try:
+                    async for event in events:
+                        yield f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
+                except Refused as refused:
+                    # The status has been sent; what is left is to say it in the stream.
+                    yield f"data: {json.dumps({'error': {'message': refused.message, 'code': refused.status}})}\n\n"
+                    return
+            if last is not None:
+                yield f"data: {last}\n\n"
+
+    return StreamingResponse(lines(), media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+def workers(request: Request) -> Workers:
+    """Return the threads of the server."""
+    return request.app.state.workers
+
+
+def limits(request: Request) -> Limits:
+    """Return the limits of the server."""
+    return request.app.state.limits
+
+
+def find_model(request: Request, name: str | None) -> ServedModel:
+    """Return the model of a name, or the first.
+
+    Raises:
+        Refused: there is none of that name (404).
+    """
+    models: dict[str, ServedModel] = request.app.state.models
+    if name is None:
+        return next(iter(models.values()))
+    if name not in models:
+        raise Refused(404, f"no model {name[:100]!r}: {nearest(name, models)}")
+    return models[name]
+
+
+def check_text(request: Request, text: str, most: int | None = None) -> None:
+    """Raise unless a text has at least one word and not too many."""
+    if not text.split():
+        raise Refused(422, "the text has no word; give at least one")
+    check_length(request, text, most)
+
+
+def check_length(request: Request, text: str, most: int | None = None) -> None:
+    """Raise a 413 for a text of too many words."""
+    most = most or limits(request).words
+    count = len(text.split())
+    if count > most:
+        raise Refused(413, f"the text has {count:,} words; at most {most:,} are taken here")

@@ -1,0 +1,263 @@
+"""What the API takes and gives."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Text = Field(min_length=1, max_length=60_000)
+
+
+class Request(BaseModel):
+    """Takes no key it does not know and turns no string into a number."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    model: str | None = Field(
+        default=None, max_length=200, description="One of /v1/models; the first where left out."
+    )
+
+
+class ScoreRequest(Request):
+    """Sentences to score, one per line."""
+
+    text: str = Text
+    alternatives: int = Field(
+        default=0, ge=0, le=20, description="How many likely words to give in each place."
+    )
+
+
+class GenerateRequest(Request):
+    """Text to go on with."""
+
+    prompt: str = Field(default="", max_length=60_000)
+    number: int = Field(default=1, ge=1, le=16)
+    length: int = Field(default=50, ge=1, le=1000)
+    temperature: float = Field(default=1.0, ge=0, le=100)
+    top_k: int = Field(default=0, ge=0, le=1_000_000)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    seed: int = Field(default=1, ge=0, le=2**63)
+    stop: list[str] = Field(default=["<eos>"], max_length=8, description="End a sample before any of these.")
+    unk: bool = Field(default=True, description="Whether <unk> may be drawn.")
+    stream: bool = Field(default=False, description="Send words as server-sent events as they are drawn.")
+
+
+class FillRequest(Request):
+    """A sentence with blanks."""
+
+    pattern: str = Text
+    span: Literal["sentence", "prefix", "suffix", "fragment"] = "sentence"
+    top: int = Field(default=5, ge=1, le=20)
+    samples: int = Field(default=0, ge=0, le=16)
+    seed: int = Field(default=1, ge=0, le=2**63)
+
+
+class ExplainRequest(Request):
+    """A sentence to explain."""
+
+    text: str = Text
+    alternatives: int = Field(default=5, ge=0, le=20)
+    replace: Literal["mean", "ones"] = "mean"
+    network: bool = Field(
+        default=False, description="Also draw the sentence's tensor network (TSLM, up to 24 words)."
+    )
+
+
+class CompletionRequest(BaseModel):
+    """A request of OpenAI's completions endpoint; keys that mean nothing here are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+    model: str | None = Field(default=None, max_length=200)
+    prompt: str | list[str] = Field(default="", description="A prompt or several; token ids are not taken.")
+    max_tokens: int | None = Field(default=16, ge=0, le=1000)
+    temperature: float | None = Field(default=1.0, ge=0, le=100)
+    top_p: float | None = Field(default=1.0, gt=0, le=1)
+    n: int | None = Field(default=1, ge=1, le=16)
+    seed: int | None = Field(default=None, ge=0, le=2**63)
+    stop: str | list[str] | None = None
+    stream: bool | None = False
+    logprobs: int | None = Field(default=None, ge=0, le=20)
+    echo: bool | None = False
+
+
+class ModelCard(BaseModel):
+    """A model that is being served."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "tslm"
+    kind: str
+    parameters: int
+    vocabulary: int
+    fills: bool
+    """Whether it can fill blanks."""
+    network: bool
+    """Whether its sentences are tensor networks that can be drawn."""
+
+
+class ModelList(BaseModel):
+    """All models that are being served."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelCard]
+
+
+class Alternative(BaseModel):
+    """A word that could have stood here."""
+
+    word: str
+    probability: float
+
+
+class Word(BaseModel):
+    """A word with its score; null stands for minus infinity."""
+
+    word: str
+    unknown: bool
+    log_probability: float | None
+    probability: float
+    rank: int
+    surprise: float | None
+    entropy: float
+    alternatives: list[Alternative]
+
+
+class Sentence(BaseModel):
+    """A scored line; its last word is ``<eos>``."""
+
+    log_probability: float | None
+    words: list[Word]
+
+
+class ScoreResponse(BaseModel):
+    """Scored lines and their total."""
+
+    model: str
+    perplexity: float | None
+    tokens: int
+    unknown: int
+    sentences: list[Sentence]
+
+
+class Sample(BaseModel):
+    """A generated text without its prompt."""
+
+    text: str
+    log_probability: float
+    reason: Literal["stop", "length"]
+
+
+class GenerateResponse(BaseModel):
+    """Generated texts."""
+
+    model: str
+    prompt: str
+    samples: list[Sample]
+
+
+class Blank(BaseModel):
+    """A blank and its best words."""
+
+    place: int
+    best: list[Alternative]
+
+
+class Filled(BaseModel):
+    """One way to fill all blanks."""
+
+    words: list[str]
+    text: str
+    probability: float
+
+
+class FillResponse(BaseModel):
+    """What a model says about a pattern; ``log_probability`` is null where it is impossible."""
+
+    model: str
+    log_probability: float | None
+    blanks: list[Blank]
+    fillings: list[Filled]
+    samples: list[str] = []
+
+
+class EffectMatrix(BaseModel):
+    """Row s, column t: how many nats word s adds to ln p of word t."""
+
+    method: str
+    exact: bool
+    matrix: list[list[float | None]]
+
+
+class CutRanks(BaseModel):
+    """The effective rank behind each word."""
+
+    method: str
+    exact: bool
+    ranks: list[float]
+
+
+class ExplainResponse(BaseModel):
+    """A sentence explained; what a model cannot say is null."""
+
+    model: str
+    log_probability: float | None
+    words: list[Word]
+    effects: EffectMatrix | None
+    state_norms: list[float] | None
+    cuts: CutRanks | None
+    network: str | None = None
+    """The tensor network of the sentence as SVG."""
+
+
+class LogProbabilities(BaseModel):
+    """OpenAI's form of log-probabilities."""
+
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float]] | None
+    text_offset: list[int]
+
+
+class Choice(BaseModel):
+    """One completion."""
+
+    text: str
+    index: int
+    logprobs: LogProbabilities | None = None
+    finish_reason: Literal["stop", "length"] | None
+
+
+class Usage(BaseModel):
+    """How many words were read and written."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class CompletionResponse(BaseModel):
+    """OpenAI's form of a completion."""
+
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage | None = None
+
+
+class ErrorDetail(BaseModel):
+    """What went wrong."""
+
+    message: str
+    type: str
+    code: int
+
+
+class Error(BaseModel):
+    """The body of every answer that is not 200."""
+
+    error: ErrorDetail

@@ -1,0 +1,366 @@
+"use strict";
+// Everything that comes from a text is written with textContent: it can never become part of the page.
+
+const $ = (id) => document.getElementById(id);
+const models = new Map();
+const HOTTEST = 16; // bits of surprise that are coloured fully
+
+function make(tag, options = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [key, value] of Object.entries(options)) {
+    if (key === "text") element.textContent = value;
+    else if (key === "on") for (const [name, listener] of Object.entries(value)) element.addEventListener(name, listener);
+    else if (key === "style") for (const [name, setting] of Object.entries(value)) element.style.setProperty(name, setting);
+    else element.setAttribute(key, value);
+  }
+  element.append(...children);
+  return element;
+}
+
+function complain(message) {
+  $("error").textContent = message || "";
+  $("error").hidden = !message;
+}
+
+async function ask(path, body, signal) {
+  const options = body === undefined ? {} : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
+  let response;
+  try {
+    response = await fetch(path, { ...options, signal });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("the server does not answer; is it still running?");
+  }
+  if (!response.ok) {
+    const answer = await response.json().catch(() => null);
+    throw new Error(answer?.error?.message || `the server answered ${response.status}`);
+  }
+  return response;
+}
+
+async function guarded(work) {
+  try {
+    await work();
+    complain("");
+  } catch (error) {
+    if (error.name !== "AbortError") complain(error.message);
+  }
+}
+
+// A sentence, coloured
+
+let chosen = 0;
+let scoring = null;
+let last = [];
+
+function wordButton(entry, place, total) {
+  const bits = entry.surprise === null ? "∞" : entry.surprise.toFixed(1);
+  const heat = entry.surprise === null ? 100 : Math.min(100, (entry.surprise / HOTTEST) * 100);
+  return make(
+    "button",
+    {
+      type: "button",
+      class: entry.unknown ? "word unknown" : "word",
+      "aria-pressed": "false",
+      "data-place": String(place),
+      title: entry.unknown ? "not in the vocabulary: read as <unk>" : `rank ${entry.rank}`,
+      style: { "--heat": `${heat}%` },
+      on: {
+        click: () => choose(place, true),
+        keydown: (event) => {
+          const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+          if (step === undefined) return;
+          event.preventDefault();
+          choose(Math.max(0, Math.min(total - 1, place + step)), true);
+        },
+      },
+    },
+    document.createTextNode(entry.word),
+    make("small", { text: `${bits} bits` }),
+  );
+}
+
+function sentenceRow(report) {
+  const words = report.sentences.flatMap((sentence) => sentence.words);
+  const perplexity = report.perplexity === null ? "∞" : report.perplexity.toFixed(1);
+  return make(
+    "div",
+    { class: "row", "data-model": report.model },
+    make("h3", { text: `${report.model}: perplexity ${perplexity}, ${report.tokens} tokens${report.unknown ? `, ${report.unknown} unknown` : ""}` }),
+    make("div", { class: "words" }, ...words.map((entry, place) => wordButton(entry, place, words.length))),
+  );
+}
+
+async function scoreSentence() {
+  scoring?.abort();
+  const mine = (scoring = new AbortController());
+  const text = $("sentence").value;
+  if (!text.trim()) {
+    $("scored").replaceChildren();
+    $("detail").hidden = true;
+    last = [];
+    return;
+  }
+  $("scored").classList.add("busy");
+  const names = [$("model").value, $("other").value].filter((name, place, all) => name && all.indexOf(name) === place);
+  try {
+    const reports = await Promise.all(
+      names.map(async (model) => (await ask("/v1/score", { model, text, alternatives: 6 }, mine.signal)).json()),
+    );
+    if (mine.signal.aborted) return;
+    last = reports;
+    $("scored").replaceChildren(...reports.map(sentenceRow));
+    const total = reports[0].sentences.flatMap((sentence) => sentence.words).length;
+    choose(Math.min(chosen, total - 1), false);
+  } finally {
+    if (scoring === mine) $("scored").classList.remove("busy");
+  }
+}
+
+function choose(place, focus) {
+  chosen = place;
+  const rows = [...document.querySelectorAll("#scored .row")];
+  for (const button of document.querySelectorAll("#scored .word")) {
+    button.setAttribute("aria-pressed", String(Number(button.dataset.place) === place));
+  }
+  if (focus) rows[0]?.querySelectorAll(".word")[place]?.focus();
+  const parts = last.map((report) => {
+    const entry = report.sentences.flatMap((sentence) => sentence.words)[place];
+    return entry ? detailOf(report.model, entry, place) : null;
+  });
+  $("detail").replaceChildren(...parts.filter(Boolean));
+  $("detail").hidden = !parts.some(Boolean);
+}
+
+function fact(name, value) {
+  return make("span", { text: `${name} ` }, make("b", { text: value }));
+}
+
+function bars(entries, onChoose) {
+  const most = Math.max(...entries.map((entry) => entry.probability), 1e-12);
+  return make(
+    "ul",
+    { class: "bars" },
+    ...entries.map((entry) =>
+      make(
+        "li",
+        {},
+        make("button", { type: "button", text: entry.word, on: { click: () => onChoose(entry.word) } }),
+        make("div", { class: "bar", style: { "--share": String((entry.probability / most) * 100) } }),
+        make("span", { text: entry.probability.toFixed(3) }),
+      ),
+    ),
+  );
+}
+
+function detailOf(model, entry, place) {
+  return make(
+    "div",
+    { class: "part" },
+    make("h3", { text: `${model} on “${entry.word}”${entry.unknown ? ", which it reads as <unk>" : ""}` }),
+    make(
+      "p",
+      { class: "facts" },
+      fact("probability", entry.probability < 0.0005 ? entry.probability.toExponential(1) : entry.probability.toFixed(3)),
+      fact("rank", entry.rank.toLocaleString("en")),
+      fact("surprise", entry.surprise === null ? "∞" : `${entry.surprise.toFixed(1)} bits`),
+      fact("expected", `${entry.entropy.toFixed(1)} bits`),
+    ),
+    bars(entry.alternatives, (word) => replaceWord(place, word)),
+  );
+}
+
+function replaceWord(place, word) {
+  // Places count an <eos> at the end of every line that has words.
+  const lines = $("sentence").value.split("\n").map((line) => line.split(/\s+/).filter(Boolean));
+  let rest = place;
+  for (const line of lines) {
+    if (!line.length) continue;
+    if (rest <= line.length) {
+      if (word === "<eos>") line.splice(rest);
+      else line[rest] = word;
+      break;
+    }
+    rest -= line.length + 1;
+  }
+  $("sentence").value = lines.map((line) => line.join(" ")).join("\n");
+  guarded(scoreSentence);
+}
+
+// Why?
+
+function effectTable(words, matrix) {
+  const most = Math.max(1e-9, ...matrix.flat().map((value) => Math.abs(value ?? 0)));
+  const head = make("tr", {}, make("th"), ...words.slice(1).map((word) => make("th", { text: word, scope: "col" })));
+  const rows = words.slice(0, -1).map((word, row) =>
+    make(
+      "tr",
+      {},
+      make("th", { text: word, scope: "row" }),
+      ...words.slice(1).map((_, place) => {
+        const value = matrix[row][place + 1];
+        if (place + 1 <= row) return make("td");
+        const heat = value === null ? 100 : Math.min(80, (Math.abs(value) / most) * 80);
+        const tint = value !== null && value < 0 ? "var(--cold)" : "var(--hot)";
+        const text = value === null ? "∞" : `${value > 0 ? "+" : ""}${value.toFixed(2)}`;
+        return make("td", { class: "heat", text, style: { "--heat": `${heat}%`, "--tint": tint } });
+      }),
+    ),
+  );
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "effects" }, make("table", { id: "effects" }, head, ...rows));
+}
+
+function chainTable(words, report) {
+  const row = (name, values, digits) =>
+    make("tr", {}, make("th", { text: name, scope: "row" }), ...values.map((value) => make("td", { text: value.toFixed(digits) })));
+  const head = make("tr", {}, make("th"), ...words.slice(0, -1).map((word) => make("th", { text: word, scope: "col" })));
+  const rows = [head];
+  if (report.state_norms) rows.push(row("norm of the state", report.state_norms, 1));
+  if (report.cuts) rows.push(row("effective rank of the cut behind it", report.cuts.ranks, 1));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "states" }, make("table", {}, ...rows));
+}
+
+async function explainSentence() {
+  const text = $("sentence").value.replace(/\s+/g, " ").trim();
+  $("explain").disabled = true;
+  try {
+    const report = await (await ask("/v1/explain", { model: $("model").value, text, alternatives: 0, network: true })).json();
+    const words = report.words.map((entry) => entry.word);
+    const parts = [];
+    if (report.effects) {
+      parts.push(make("h3", { text: "effect of the word on the left on the word above, in nats" }), effectTable(words, report.effects.matrix), make("p", { class: "hint", text: report.effects.method }));
+    } else {
+      parts.push(make("p", { class: "hint", text: "This model has no <unk> to put in a word's place, so effects cannot be found." }));
+    }
+    if (report.state_norms || report.cuts) parts.push(chainTable(words, report));
+    if (report.cuts) parts.push(make("p", { class: "hint", text: `effective rank: ${report.cuts.method}` }));
+    if (report.network) {
+      const picture = make("img", { class: "network", id: "network", alt: `tensor network of “${text}”`, src: `data:image/svg+xml;utf8,${encodeURIComponent(report.network)}` });
+      parts.push(make("h3", { text: "the tensor network of this sentence" }), make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "tensor network" }, picture));
+    }
+    $("explained").replaceChildren(make("div", { class: "part" }, ...parts));
+  } finally {
+    $("explain").disabled = false;
+  }
+}
+
+// Go on
+
+let generating = null;
+
+async function* events(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let held = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    held += value;
+    const parts = held.split("\n\n");
+    held = parts.pop();
+    for (const part of parts) yield JSON.parse(part.replace(/^data: /, ""));
+  }
+}
+
+async function generate() {
+  generating?.abort();
+  const mine = (generating = new AbortController());
+  const number = (id) => Number($(id).value);
+  const body = {
+    model: $("model").value, prompt: $("prompt").value, temperature: number("temperature"), top_k: number("top_k"),
+    top_p: number("top_p"), length: number("length"), number: number("number"), seed: number("seed"), unk: $("unk").checked, stream: true,
+  };
+  const texts = Array.from({ length: body.number }, () => document.createTextNode(""));
+  $("samples").replaceChildren(...texts.map((text) => make("li", {}, make("span", { class: "given", text: body.prompt }), text)));
+  $("stop").disabled = false;
+  try {
+    for await (const event of events(await ask("/v1/generate", body, mine.signal))) {
+      if (event.error) throw new Error(event.error.message);
+      if (!event.done) texts[event.sample].data += ` ${event.word}`;
+    }
+  } finally {
+    if (generating === mine) $("stop").disabled = true;
+  }
+}
+
+// Fill the blanks
+
+async function fillBlanks() {
+  const report = await (await ask("/v1/fill", { model: $("model").value, pattern: $("pattern").value, top: 6 })).json();
+  if (report.log_probability === null) {
+    $("filled").replaceChildren(make("p", { text: "Impossible: no filling has a probability above zero." }));
+    return;
+  }
+  const use = (text) => {
+    $("sentence").value = text;
+    guarded(scoreSentence);
+  };
+  const whole = report.fillings.map((entry) => ({ word: entry.text, probability: entry.probability }));
+  const parts = report.blanks.map((blank, place) => make("div", {}, make("h3", { text: `blank ${place + 1}` }), bars(blank.best, () => {})));
+  if (report.blanks.length > 1) parts.push(make("div", {}, make("h3", { text: "all together" }), bars(whole, use)));
+  $("filled").replaceChildren(make("p", { class: "hint", text: `ln p = ${report.log_probability.toFixed(2)}, summed over all fillings` }), make("div", { class: "fillings part" }, ...parts));
+}
+
+function showAbilities() {
+  const fills = models.get($("model").value)?.fills ?? false;
+  for (const element of $("fill").elements) element.disabled = !fills;
+  $("cannot").hidden = fills;
+  if (!fills) $("filled").replaceChildren();
+}
+
+// Starting
+
+function remembered(key, value) {
+  try {
+    if (value === undefined) return localStorage.getItem(key);
+    localStorage.setItem(key, value);
+  } catch {
+    return null; // private windows may refuse; the page works without
+  }
+  return value;
+}
+
+async function start() {
+  const theme = remembered("tslm-theme");
+  if (theme) document.documentElement.dataset.theme = theme;
+  $("theme").addEventListener("click", () => {
+    const dark = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
+    document.documentElement.dataset.theme = remembered("tslm-theme", dark === "dark" ? "light" : "dark") ?? "light";
+  });
+  const list = await (await ask("/v1/models")).json();
+  for (const card of list.data) {
+    models.set(card.id, card);
+    const label = `${card.id} (${card.kind})`;
+    $("model").append(make("option", { value: card.id, text: label }));
+    $("other").append(make("option", { value: card.id, text: label }));
+  }
+  let timer = 0;
+  $("sentence").addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => guarded(scoreSentence), 250);
+  });
+  $("sentence").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) guarded(explainSentence);
+  });
+  for (const id of ["model", "other"]) {
+    $(id).addEventListener("change", () => {
+      showAbilities();
+      $("explained").replaceChildren();
+      guarded(scoreSentence);
+    });
+  }
+  $("explain").addEventListener("click", () => guarded(explainSentence));
+  $("generate").addEventListener("submit", (event) => {
+    event.preventDefault();
+    guarded(generate);
+  });
+  $("stop").addEventListener("click", () => generating?.abort());
+  $("fill").addEventListener("submit", (event) => {
+    event.preventDefault();
+    guarded(fillBlanks);
+  });
+  showAbilities();
+  await scoreSentence();
+  document.body.dataset.ready = "yes";
+}
+
+guarded(start);
