@@ -87,7 +87,8 @@ def test_a_damaged_or_misfitting_file_is_named(model, tmp_path) -> None:
         ({"rank": 0}, "model.rank = 0 must be 1 or more"),
         ({"dropout_input": 1.0}, r"model.dropout_input = 1.0 must lie in \[0, 1\)"),
         ({"experts": 3}, 'needs model.head = "mixture"'),
-        ({"norm_limit": 1.0}, "model.norm_limit"),
+        ({"norm_limit": 0.0}, "model.norm_limit = 0.0 must be positive"),
+        ({"variant": "bounded", "norm_limit": 1.0}, "does not bound the state"),
     ],
 )
 def test_wrong_settings_are_refused(settings, message) -> None:

@@ -78,11 +78,11 @@ class TslmCell(Cell):
         variant: Variant,
         weight_drop: float = 0.0,
         holding: float = 0.5,
-        norm_limit: float = 0.98,
+        norm_limit: float | None = None,
     ) -> None:
         super().__init__(rank, weight_drop)
         self.variant: Variant = variant
-        self.norm_limit = norm_limit
+        self.norm_limit = 0.98 if norm_limit is None and variant == "bounded" else norm_limit
         self.W = nn.Parameter(torch.empty(rank, rank))
         self.U = nn.Parameter(torch.randn(rank, inputs) / math.sqrt(inputs))
         self.b: Tensor
@@ -97,7 +97,9 @@ class TslmCell(Cell):
             self._start_linear(round(holding * rank))
         self.left_R: Tensor
         # The left singular vector of W, followed by one power iteration per step.
-        self.register_buffer("left_R", F.normalize(torch.ones(rank), dim=0), persistent=variant == "bounded")
+        self.register_buffer(
+            "left_R", F.normalize(torch.ones(rank), dim=0), persistent=self.norm_limit is not None
+        )
 
     @torch.no_grad()
     def _start_linear(self, holding: int) -> None:
@@ -124,8 +126,8 @@ class TslmCell(Cell):
         return factors_TBR.tanh() if self.variant == "bounded" else factors_TBR
 
     def recurrent_weight(self) -> Float[Tensor, "R R"]:
-        """Return W; in the ``bounded`` variant, scaled down to the limit of its spectral norm."""
-        if self.variant != "bounded":
+        """Return W, scaled down where its spectral norm is above the limit."""
+        if self.norm_limit is None:
             return self.W
         with torch.no_grad():
             right_R = F.normalize(self.W.t() @ self.left_R, dim=0)

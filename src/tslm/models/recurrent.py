@@ -54,8 +54,8 @@ class RecurrentConfig:
     holding: float = 0.5
     """The share of TSLM units that start as holding units, see ``TslmCell``."""
 
-    norm_limit: float = 0.98
-    """The largest spectral norm of W in the ``bounded`` variant."""
+    norm_limit: float | None = None
+    """The largest spectral norm of a TSLM's W; left out, there is none, but 0.98 in the ``bounded`` variant."""
 
     head: Literal["softmax", "mixture"] = "softmax"
     """One softmax, or a mixture of softmaxes."""
@@ -99,7 +99,12 @@ class RecurrentConfig:
             value = getattr(self, key)
             check(0 <= value < 1, f"model.{key} = {value} must lie in [0, 1)")
         check(0 <= self.holding <= 1, f"model.holding = {self.holding} must lie in [0, 1]")
-        check(0 < self.norm_limit < 1, f"model.norm_limit = {self.norm_limit} must lie between 0 and 1")
+        if self.norm_limit is not None:
+            check(self.norm_limit > 0, f"model.norm_limit = {self.norm_limit} must be positive")
+            check(
+                self.variant != "bounded" or self.norm_limit < 1,
+                f"model.norm_limit = {self.norm_limit} does not bound the state: it must be below 1",
+            )
         check(
             self.head == "mixture" or self.experts == 1,
             f'model.experts = {self.experts} needs model.head = "mixture"',
