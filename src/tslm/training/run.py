@@ -155,7 +155,7 @@ def evaluate_run(
             )
         ids, name, fingerprint = corpus.splits[split], corpus.name, corpus.fingerprint
     else:
-        ids, fingerprint = encode_file(text, vocabulary, lower=recipe.corpus.is_lower)
+        ids, fingerprint = encode_file(text, model.vocabulary, lower=recipe.corpus.is_lower)
         name, split = text, "text"
     return {
         "run": str(folder),
