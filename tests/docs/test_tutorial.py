@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tslm.tensors.figures import draw_figure, draw_sentence, sentence_network
+from tslm.tensors.figures import draw_figure
+from tslm.tensors.sentence import draw_sentence, sentence_network
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)

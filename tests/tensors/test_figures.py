@@ -7,17 +7,9 @@ import torch
 
 from tslm.errors import ShapeError
 from tslm.tensors import decompose, recursive_logits
-from tslm.tensors.figures import (
-    Panel,
-    draw_figure,
-    draw_sentence,
-    figure_1,
-    figure_2,
-    figure_3,
-    sentence_network,
-    view_sentence,
-)
+from tslm.tensors.figures import Panel, draw_figure, figure_1, figure_2, figure_3
 from tslm.tensors.picture import Disc, Text, Triangle, find_overlaps
+from tslm.tensors.sentence import draw_sentence, sentence_network, view_sentence
 
 PANELS = [*figure_1(), *figure_2(), *figure_3()]
 

@@ -75,7 +75,7 @@ def _draw_words(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     import torch
 
     from tslm.errors import NumberError, ShapeError
-    from tslm.tensors.figures import draw_sentence, sentence_network
+    from tslm.tensors.sentence import draw_sentence, sentence_network
 
     if not arguments.words:
         raise ShapeError("no words to draw; give them after 'sentence': tslm draw sentence the cat sat")

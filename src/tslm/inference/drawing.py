@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from tslm.errors import CorpusError, SizeLimitError
 from tslm.inference.explain import require_tslm
 from tslm.models.base import LanguageModel
-from tslm.tensors.figures import draw_sentence, sentence_network
+from tslm.tensors.sentence import draw_sentence, sentence_network
 
 LONGEST = 24
 """Words; a longer chain is too wide to be read."""
