@@ -80,11 +80,11 @@ class RecursiveDecomposition:
         return full.reshape([factor.shape[1] for factor in factors])
 
     def to(self, dtype: torch.dtype) -> RecursiveDecomposition:
-        """Return the same decomposition in another dtype."""
+        """Return the same decomposition in another dtype, laid out as it would be read from a file."""
         return RecursiveDecomposition(
-            self.weights.to(dtype),
-            tuple(link.to(dtype) for link in self.W),
-            tuple(factor.to(dtype) for factor in self.U),
+            self.weights.to(dtype).contiguous(),
+            tuple(link.to(dtype).contiguous() for link in self.W),
+            tuple(factor.to(dtype).contiguous() for factor in self.U),
         )
 
     def to_network(self) -> TensorNetwork:
