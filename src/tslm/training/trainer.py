@@ -134,12 +134,13 @@ class Trainer:
             penalised = penalised + config.activation_penalty * latents_NKM.pow(2).mean()
         if config.change_penalty > 0 and len(states_TBR) > 1:
             penalised = penalised + config.change_penalty * states_TBR.diff(dim=0).pow(2).mean()
-        self.optimiser.zero_grad()
-        (penalised * count).backward()
         nats, tokens = self.group.sum(
             torch.tensor([loss.item() * count, count], dtype=torch.float64)
         ).tolist()
-        self._share_gradients(tokens)
+        self.optimiser.zero_grad()
+        # Scaled before the backward pass: the processes' gradients then add up to that of the mean over all tokens.
+        (penalised * (count / tokens)).backward()
+        self._share_gradients()
         norm = float(nn.utils.clip_grad_norm_(self.parameters, config.clip))
         measured = {"loss": nats / tokens, "tokens": tokens, "gradient_norm": norm}
         if not (math.isfinite(nats) and math.isfinite(norm)):
@@ -154,15 +155,14 @@ class Trainer:
             measured |= self._recurrence_norms()
         return measured
 
-    def _share_gradients(self, tokens: float) -> None:
-        """Turn the processes' summed gradients into the mean over all tokens."""
+    def _share_gradients(self) -> None:
+        """Sum the gradients of all processes."""
+        if self.group.world == 1:
+            return
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        if self.group.world > 1:
-            flat = self.group.sum(torch.cat([gradient.flatten() for gradient in gradients]))
-            for gradient, shared in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
-                gradient.copy_(shared.view_as(gradient))
-        for gradient in gradients:
-            gradient.div_(tokens)
+        flat = self.group.sum(torch.cat([gradient.flatten() for gradient in gradients]))
+        for gradient, shared in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
+            gradient.copy_(shared.view_as(gradient))
 
     def _recurrence_norms(self) -> dict[str, float]:
         """The spectral radius of the first cell's W: above 1, a multiplicative state can grow without end."""
