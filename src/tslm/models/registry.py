@@ -15,6 +15,7 @@ KINDS = {
     "kneser-ney": ("tslm.models.kneser_ney", "KneserNey", "KneserNeyConfig"),
     "backoff": ("tslm.models.backoff", "BackoffModel", "BackoffConfig"),
     "interpolation": ("tslm.models.mixture", "Interpolation", "InterpolationConfig"),
+    "compressed": ("tslm.models.compressed", "CompressedModel", "CompressedConfig"),
     "recurrent": ("tslm.models.recurrent", "RecurrentModel", "RecurrentConfig"),
 }
 """kind → module, model class, config class."""

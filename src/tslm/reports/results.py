@@ -1,6 +1,7 @@
 """The results table: made from the ``summary.json`` files under ``results/``, put into the README, never typed.
 
-python -m tslm.reports.results results README.md
+``python -m tslm.reports.results results README.md`` makes the README's table anew; run folders given after it are
+kept under ``results/`` first.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 from tslm.errors import RunError
 from tslm.files import write_text
 from tslm.reports.paper import TABLE_2
+from tslm.training.folder import METRICS, RECIPE, SUMMARY, read_summary
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
@@ -27,6 +29,19 @@ def collect(folder: Path) -> list[tuple[str, str, dict[str, Any]]]:
             raise RunError(f"cannot read {path}: {error}") from error
         found.append((path.parent.parent.name, path.parent.name, summary))
     return sorted(found, key=lambda row: (row[0], -row[2]["test"]["perplexity"]))
+
+
+def keep(run: Path, folder: Path) -> Path:
+    """Copy what tells of a finished run, not its weights, to ``folder/<corpus>/<run without corpus>``."""
+    summary = read_summary(run)
+    if summary is None:
+        raise RunError(f"{run} holds no finished run; finish it with tslm train")
+    corpus = summary["corpus"]["name"]
+    place = folder / corpus / run.name.removeprefix(f"{corpus}-")
+    for name in (SUMMARY, RECIPE, METRICS):
+        if (run / name).exists():
+            write_text(place / name, (run / name).read_text(encoding="utf-8"))
+    return place
 
 
 def make_markdown(folder: Path) -> str:
@@ -74,4 +89,6 @@ def _duration(seconds: float) -> str:
 
 if __name__ == "__main__":
     results, readme = Path(sys.argv[1]), Path(sys.argv[2])
+    for run in sys.argv[3:]:
+        keep(Path(run), results)
     write_text(readme, update(readme, results))
