@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import settings
 
 from tslm.corpus.sources import Corpus, open_corpus
 from tslm.corpus.synthetic import Automaton, AutomatonConfig, make_corpus
+from tslm.training.run import train
 
 # The machine may be busy: a slow example is no failure. The same examples every time: a failure can be repeated.
 settings.register_profile("tslm", deadline=None, derandomize=True)
@@ -61,3 +63,67 @@ def automaton() -> Automaton:
 def synthetic(automaton: Automaton) -> Corpus:
     """A small corpus with a known answer: 20,000 tokens of train."""
     return make_corpus(automaton.config, tokens=20_000)
+
+
+SMALL_RECURRENT = """\
+[corpus]
+name = "small"
+path = ["{text}"]
+
+[model]
+kind = "recurrent"
+cell = "{cell}"
+variant = "{variant}"
+rank = 12
+embedding = 10
+
+[train]
+epochs = 2
+batch = 8
+window = 12
+learning_rate = 0.01
+threads = 1
+
+[objective]
+frequent = 4
+sampled = 4
+"""
+
+SMALL_COUNTED = """\
+[corpus]
+name = "small"
+path = ["{text}"]
+
+[model]
+kind = "kneser-ney"
+order = 3
+discount_fallback = [0.5, 1.0, 1.5]
+"""
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> dict[str, Path]:
+    """Run folders of real, small models of a few English words: ``kn``, ``tslm`` (exact), ``normalised``, ``lstm``."""
+    folder = tmp_path_factory.mktemp("runs")
+    choose = random.Random(1).choice
+    subjects = ("the cat", "the dog", "a man", "the old man", "a woman", "the woman")
+    verbs = ("sat on", "saw", "liked", "ran to", "slept near")
+    objects = ("the mat", "a house", "the tree", "the river", "a dog", "the cat")
+    lines = [f"{choose(subjects)} {choose(verbs)} {choose(objects)}" for _ in range(900)]
+    # Words that are seen once, so that <unk> has a probability.
+    lines += [f"the rare{number} sat on the mat" for number in range(20)]
+    (folder / "text.txt").write_text("\n".join(lines) + "\n")
+    found: dict[str, Path] = {}
+    for name, cell, variant in (
+        ("kn", "", ""),
+        ("tslm", "tslm", "bounded"),
+        ("normalised", "tslm", "normalised"),
+        ("lstm", "lstm", "pure"),
+    ):
+        recipe = SMALL_RECURRENT if cell else SMALL_COUNTED
+        (folder / f"{name}.toml").write_text(
+            recipe.format(text=folder / "text.txt", cell=cell, variant=variant)
+        )
+        found[name] = folder / name
+        train(folder / f"{name}.toml", found[name])
+    return found

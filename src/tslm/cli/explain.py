@@ -80,7 +80,7 @@ def _print(explanation: Explanation) -> None:
 
     console = Console()
     table = Table()
-    table.add_column("word")
+    table.add_column("word", no_wrap=True)
     for name in ("p", "rank", "bits", "expected"):
         table.add_column(name, justify="right")
     norms, cuts = explanation.state_norms, explanation.cuts
@@ -88,7 +88,7 @@ def _print(explanation: Explanation) -> None:
         table.add_column("‖h‖", justify="right")
     if cuts is not None:
         table.add_column("cut rank", justify="right")
-    table.add_column("alternatives")
+    table.add_column("alternatives", no_wrap=True, overflow="ellipsis")
     for place, word in enumerate(explanation.words):
         cells = [
             Text(word.word if word.known else f"⟨{word.word}⟩", style="" if word.known else "red"),

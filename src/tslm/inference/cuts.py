@@ -1,17 +1,18 @@
 """How much a sentence's two halves have to say to each other: the effective rank across each cut of the chain.
 
-A TSLM of one layer is a chain: for words x₁…x_T the logits are y = V̂ h_T with h_t = D(x_t)(Ŵ h_{t−1}), everything with one
-more, constant, coordinate for the biases. Cut behind word t, the logits of *all* sentences of length T are a matrix
+A TSLM of one layer is a chain: for words x₁…x_T the logits are y = V̂ h_T with h_t = D(x_t)(Ŵ h_{t−1}), everything with
+one more, constant, coordinate for the biases. Cut behind word t, the logits of *all* sentences of length T are a matrix
 
     Y[(x₁…x_t), (x_{t+1}…x_T, y)] = right(x_{t+1}…x_T, y) · left(x₁…x_t)
 
-of rank at most R + 1. To ask about one sentence, row and column are weighted by the root of the probability of its words when
-every word of the sentence is kept with probability ½ and otherwise replaced by any word, all equally likely; and the mean over
-the rows is taken off, for what does not depend on the words before the cut is nothing they have to say. The effective rank is
-exp of the entropy of this matrix's squared singular values, as shares of their sum.
+of rank at most R + 1. To ask about one sentence, rows and columns are weighted by the root of the probability of their
+words when every word of the sentence is kept with probability ½ and otherwise replaced by any word, all equally likely;
+and the mean row is taken off, for what does not depend on the words before the cut is nothing they have to say. The
+effective rank is exp of the entropy of this matrix's squared singular values, as shares of their sum.
 
-There are |V|ᵗ rows, but none is ever formed: the singular values need only the R+1 × R+1 Gram matrices of the two sides,
-and these follow a recursion, since the mean of D(x) G D(x) over words is G ⊙ E[f fᵀ]; the mean row follows E[f] ⊙ (Ŵ ·).
+There are |V|ᵗ rows, but none is ever formed: the singular values need only the R+1 × R+1 Gram matrices of the two
+sides, and these follow a recursion, since the mean of D(x) G D(x) over words is G ⊙ E[f fᵀ]; the mean row follows
+E[f] ⊙ (Ŵ ·).
 """
 
 from __future__ import annotations

@@ -74,7 +74,8 @@ def heat_svg(words: Sequence[str], matrix: Float[np.ndarray, "T T"], title: str)
         x, y = left + CELL * (place - 1), top + 32 * place
         if place:
             parts.append(
-                f"<text transform='translate({x + CELL / 2},{top - 8}) rotate(-40)' fill='#111827'>{escape(word)}</text>"
+                f"<text transform='translate({x + CELL / 2},{top - 8}) rotate(-40)' fill='#111827'>"
+                f"{escape(word)}</text>"
             )
         if place < count - 1:
             parts.append(

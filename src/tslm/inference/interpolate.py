@@ -163,7 +163,7 @@ def _derivatives(
     positive = Interpolation(
         InterpolationConfig(form="log-linear", weights=tuple(np.maximum(weights, 1e-12).tolist())), even.parts
     )
-    width = max(1, min(COLUMNS, len(ids) // 8))
+    width = max(1, min(COLUMNS, len(ids) // 1000))
     tokens_BT = torch.from_numpy(ids[: len(ids) // width * width].astype(np.int64)).view(width, -1)
     gradient, curvature = torch.zeros(count).double(), torch.zeros(count, count).double()
     state = positive.start(width)

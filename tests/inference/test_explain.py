@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import tslm
+from tslm.corpus.vocabulary import Vocabulary
+from tslm.errors import CorpusError, SizeLimitError, UnsupportedError
+from tslm.inference.cuts import KEPT
+from tslm.inference.drawing import draw_network
+from tslm.inference.explain import describe_explanation, explain
+from tslm.models.recurrent import RecurrentConfig, RecurrentModel
+
+WORDS = ("a", "<eos>", "b", "<unk>")
+
+
+def small(variant, **more) -> RecurrentModel:
+    torch.manual_seed(3)
+    config = RecurrentConfig(rank=5, embedding=more.pop("embedding", 5), variant=variant, **more)
+    model = RecurrentModel(config, Vocabulary(WORDS)).double().eval()
+    with torch.no_grad():
+        model.bias.copy_(torch.randn(4))
+        for cell in model.cells:
+            cell.W.add_(0.3 * torch.randn_like(cell.W))
+    return model
+
+
+def logits_behind(model, factors) -> torch.Tensor:
+    """Eqs. 19, 20, straight: the state after some factors, the <eos> that begins a text before them."""
+    cell = model.cell(0)
+    alphas = model.embedding * math.sqrt(model.config.embedding)
+    g = torch.ones(model.config.rank, dtype=torch.float64)
+    for factor in [cell.factors(alphas[model.vocabulary.eos_id]), *factors]:
+        h = g * factor
+        if cell.variant == "normalised":
+            h = h / (1 + h.pow(2).mean()).sqrt()
+        g = cell.recurrent_weight() @ h + cell.b
+    latent = h if model.head.projection is None else model.head.projection(h)
+    return model.output_VM @ latent + model.bias
+
+
+@pytest.mark.parametrize("name", ["kn", "tslm", "lstm"])
+def test_words_are_told_as_the_model_predicts_them(runs, name) -> None:
+    model = tslm.load(runs[name])
+    explanation = explain(model, "the cat sat on a zebra", top=4)
+    state = model.start(1)
+    for word in explanation.words:
+        log_V = model.predict(state)[0].double()
+        number = int(model.vocabulary.encode([word.word])[0])
+        assert word.log_probability == pytest.approx(float(log_V[number]), rel=1e-5)
+        assert word.surprise == pytest.approx(-float(log_V[number]) / math.log(2), rel=1e-5)
+        assert word.rank == int((log_V > log_V[number]).sum()) + 1
+        assert word.entropy == pytest.approx(float(-(log_V.exp() * log_V).sum() / math.log(2)), rel=1e-5)
+        best = log_V.sort(descending=True).values[:4].exp().tolist()
+        assert [entry.probability for entry in word.alternatives] == pytest.approx(best, rel=1e-5)
+        for entry in word.alternatives:
+            assert entry.probability == pytest.approx(
+                float(log_V[model.vocabulary.ids[entry.word]].exp()), rel=1e-5
+            )
+        _, state = model.score(torch.tensor([[number]]), state)
+    assert [word.known for word in explanation.words] == [True] * 5 + [False, True]
+    assert describe_explanation(explanation)["words"][5]["unknown"] is True
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variant", ["pure", "biased", "bounded", "normalised"])
+@pytest.mark.parametrize("reference", ["mean", "ones"])
+def test_effects_equal_the_recursion_with_one_factor_replaced(variant, reference) -> None:
+    model = small(variant, embedding=4)
+    model.bias.data[:] = torch.randn(4)
+    sentence = ["a", "b", "b", "a"]
+    explanation = explain(model, " ".join(sentence), reference=reference)
+    cell = model.cell(0)
+    all_VR = cell.factors(model.embedding * math.sqrt(model.config.embedding))
+    replacement = all_VR.mean(0) if reference == "mean" else torch.ones_like(all_VR[0])
+    ids = model.vocabulary.encode([*sentence, "<eos>"]).tolist()
+    factors = [all_VR[number] for number in ids[:-1]]
+    matrix = explanation.effects.matrix
+    for s, t in itertools.product(range(5), range(5)):
+        if s >= t:
+            assert matrix[s, t] == 0
+            continue
+        changed = [*factors[:s], replacement, *factors[s + 1 : t]]
+        before = logits_behind(model, factors[:t]).log_softmax(0)[ids[t]]
+        after = logits_behind(model, changed).log_softmax(0)[ids[t]]
+        assert matrix[s, t] == pytest.approx(float(before - after), abs=1e-9)
+    assert explanation.effects.exact == (variant != "normalised")
+
+
+@pytest.mark.parametrize("variant", ["pure", "biased", "bounded"])
+def test_the_mean_word_contracts_the_network_over_all_words(variant) -> None:
+    """Eq. 14: replacing a word by the mean is averaging the logits over every word in its place, exactly."""
+    model = small(variant)
+    cell = model.cell(0)
+    all_VR = cell.factors(model.embedding * math.sqrt(model.config.embedding))
+    averaged = torch.stack([logits_behind(model, [all_VR[0], factor, all_VR[2]]) for factor in all_VR]).mean(
+        0
+    )
+    torch.testing.assert_close(logits_behind(model, [all_VR[0], all_VR.mean(0), all_VR[2]]), averaged)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variant", ["pure", "biased", "bounded"])
+def test_cut_ranks_equal_those_of_the_whole_matrix(variant) -> None:
+    """Every sentence of three words is run, and the matrix that the definition asks for is decomposed as a whole."""
+    model = small(variant)
+    explanation = explain(model, "a b a")
+    cell = model.cell(0)
+    all_VR = cell.factors(model.embedding * math.sqrt(model.config.embedding))
+    ids = model.vocabulary.encode(["a", "b", "a"]).tolist()
+    V = len(WORDS)
+
+    def chance(places, words) -> float:
+        return math.prod(
+            (1 - KEPT) / V + (KEPT if word == ids[place] else 0)
+            for place, word in zip(places, words, strict=True)
+        )
+
+    for cut in (1, 2, 3):
+        lefts = list(itertools.product(range(V), repeat=cut))
+        rights = list(itertools.product(range(V), repeat=3 - cut))
+        rows = []
+        for left in lefts:
+            row = []
+            for right in rights:
+                logits = logits_behind(model, [all_VR[word] for word in (*left, *right)])
+                row.append((logits - logits.mean()) * math.sqrt(chance(range(cut, 3), right)))
+            rows.append(torch.cat(row))
+        matrix = torch.stack(rows)
+        weights = torch.tensor([chance(range(cut), left) for left in lefts], dtype=torch.float64)
+        matrix = (matrix - weights @ matrix) * weights.sqrt().unsqueeze(1)
+        shares = torch.linalg.svdvals(matrix) ** 2
+        shares = shares / shares.sum()
+        expected = math.exp(-float(torch.special.xlogy(shares, shares).sum()))
+        assert explanation.cuts.ranks[cut - 1] == pytest.approx(expected, rel=1e-6)
+    assert explanation.cuts.exact
+
+
+def test_norms_and_what_is_not_exact_says_so() -> None:
+    model = small("normalised", embedding=3)
+    explanation = explain(model, "a b a b")
+    assert len(explanation.state_norms) == len(explanation.cuts.ranks) == 4
+    assert not explanation.effects.exact
+    assert not explanation.cuts.exact
+    assert "held at this sentence's value" in explanation.cuts.method
+    tokens = torch.from_numpy(model.vocabulary.encode(["a", "b", "a", "b"]).astype(np.int64))[None]
+    _, state = model.score(tokens, model.start(1))
+    assert explanation.state_norms[-1] == pytest.approx(float(state.output_BR.norm()), rel=1e-9)
+    deep = explain(small("bounded", layers=2), "a b a b")
+    assert not deep.effects.exact
+    assert deep.cuts is None
+    mixture = explain(small("bounded", head="mixture", experts=2), "a b a b")
+    assert not mixture.effects.exact
+    assert len(mixture.cuts.ranks) == 4
+
+
+def test_other_models_read_the_sentence_again_with_unk(runs) -> None:
+    model = tslm.load(runs["kn"])
+    words = ["the", "cat", "sat", "on"]
+    explanation = explain(model, " ".join(words))
+    assert explanation.state_norms is None
+    assert explanation.cuts is None
+    assert "<unk>" in explanation.effects.method
+    assert not explanation.effects.exact
+    ids = model.vocabulary.encode([*words, "<eos>"]).astype(np.int64)
+    whole, _ = model.score(torch.from_numpy(ids)[None], model.start(1))
+    ids[1] = model.vocabulary.unk_id
+    changed, _ = model.score(torch.from_numpy(ids)[None], model.start(1))
+    np.testing.assert_allclose(
+        explanation.effects.matrix[1, 2:], (whole - changed)[0, 2:].numpy(), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_wrong_sentences_are_refused(runs) -> None:
+    model = tslm.load(runs["kn"])
+    with pytest.raises(CorpusError, match="no word"):
+        explain(model, "  ")
+    with pytest.raises(SizeLimitError, match="201 words"):
+        explain(model, "the " * 201)
+    with pytest.raises(UnsupportedError, match="not one TSLM layer"):
+        draw_network(model, "the cat")
+
+
+def test_network_is_drawn_with_its_real_sizes(runs) -> None:
+    svg = draw_network(tslm.load(runs["tslm"]), "the <script>alert(1)</script> sat")
+    assert "r = 12" in svg
+    assert "m = 10" in svg
+    assert "<script" not in svg
+    with pytest.raises(SizeLimitError):
+        draw_network(tslm.load(runs["tslm"]), "the " * 25)
+    with pytest.raises(CorpusError):
+        draw_network(tslm.load(runs["tslm"]), "")
