@@ -10,7 +10,7 @@ def test_streams_one_sample_and_repeats_it(runs, capsys) -> None:
         "generate",
         str(runs["tslm"]),
         "--prompt",
-        "the cat",
+        "the cat sat on",
         "--length",
         "6",
         "--seed",
@@ -20,7 +20,7 @@ def test_streams_one_sample_and_repeats_it(runs, capsys) -> None:
     ]
     assert main(command) == 0
     out = capsys.readouterr().out
-    assert out.startswith("the ")
+    assert out.startswith("the cat sat on ")
     assert main([*command, "--json"]) == 0
     [sample] = json.loads(capsys.readouterr().out)["samples"]
     assert sample["text"] == out.rstrip("\n")

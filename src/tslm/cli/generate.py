@@ -72,9 +72,9 @@ def run(arguments: argparse.Namespace) -> int:
     streams = arguments.number == 1 and not arguments.json
     texts = [list(arguments.prompt.split()) for _ in range(arguments.number)]
     scores = [0.0] * arguments.number
+    new_line = not arguments.prompt
     if streams:
         print(arguments.prompt, end="", flush=True)
-        new_line = not arguments.prompt
     for draws in generation:
         for draw in draws:
             texts[draw.sample].append(draw.word)

@@ -58,15 +58,15 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.workers < 1 or arguments.seconds <= 0:
         raise NumberError("--workers must be 1 or more and --seconds above 0")
-    socket = listen(arguments.host, arguments.port)
-    models = open_models(arguments.runs)
-    app = create_app(models, Limits(workers=arguments.workers, seconds=arguments.seconds))
-    host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
-    address = f"http://{host}:{socket.getsockname()[1]}"
-    if arguments.json:
-        print(json.dumps({"address": address, "models": list(models)}), flush=True)
-    else:
-        print(f"serving {', '.join(models)} at {address} (API: {address}/docs); stop with Ctrl-C", flush=True)
-    serve(app, socket, threads=1 if arguments.workers > 1 else None)
+    with listen(arguments.host, arguments.port) as socket:
+        models = open_models(arguments.runs)
+        app = create_app(models, Limits(workers=arguments.workers, seconds=arguments.seconds))
+        host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
+        address = f"http://{host}:{socket.getsockname()[1]}"
+        if arguments.json:
+            print(json.dumps({"address": address, "models": list(models)}), flush=True)
+        else:
+            print(f"serving {', '.join(models)} at {address} (API: {address}/docs); stop with Ctrl-C", flush=True)
+        serve(app, socket, threads=1 if arguments.workers > 1 else None)
     print("tslm: stopped", file=sys.stderr)
     return 0

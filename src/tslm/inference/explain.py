@@ -294,29 +294,24 @@ def _cut(model: RecurrentModel, cell: TslmCell, factors_TR: Tensor, states_TR: T
     if cell.variant == "normalised":
         # ‖h‖² = R s² x / R with x the mean square before scaling: s = sqrt(1 − mean h²).
         scales_T = (1 - states_TR.double().pow(2).mean(-1)).clamp(min=0).sqrt()
-    if model.config.head == "softmax":
-        V_VM = model.output_VM.double()
-        projection = model.head.projection
-        V_VR = V_VM if projection is None else V_VM @ projection.weight.double()
-        bias_V = model.bias.double()
-        what = "the logits"
-    else:
-        V_VR = torch.eye(model.config.rank, dtype=torch.float64)
-        bias_V = torch.zeros(model.config.rank, dtype=torch.float64)
-        what = "the last state"
+    softmax = model.config.head == "softmax"
+    output = model.output_VM.double() if softmax else torch.eye(model.config.rank, dtype=torch.float64)
+    bias = model.bias.double() if softmax else torch.zeros(model.config.rank, dtype=torch.float64)
+    if softmax and model.head.projection is not None:
+        output = output @ model.head.projection.weight.double()
     ranks = effective_ranks(
         cell.recurrent_weight().double(),
         cell.b.double(),
         factors_TR.double(),
         all_VR,
-        V_VR,
-        bias_V,
+        output,
+        bias,
         scales_T=scales_T,
-        centred=model.config.head == "softmax",
+        centred=softmax,
     )
     frozen = ", each state's scale held at this sentence's value" if cell.variant == "normalised" else ""
     return Cuts(
-        method=f"exp of the entropy of the squared singular values of {what} as a matrix (words up to the cut) × "
+        method=f"exp of the entropy of the squared singular values of {'the logits' if softmax else 'the last state'} as a matrix (words up to the cut) × "
         f"(words behind it, output), its mean row taken off; each word kept, or else replaced by any word, with equal "
         f"chance{frozen}",
         exact=is_exact(model, cell),

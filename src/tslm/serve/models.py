@@ -29,7 +29,8 @@ class ServedModel:
     def describe(self) -> dict[str, Any]:
         """Return the model's card."""
         try:
-            network = require_tslm(self.model) is not None
+            require_tslm(self.model)
+            network = True
         except TslmError:
             network = False
         return {

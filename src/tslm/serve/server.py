@@ -29,6 +29,8 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        # From here on clients wait instead of being refused while the models are opened.
+        listener.listen(128)
     except (OSError, OverflowError) as error:
         listener.close()
         raise TslmError(

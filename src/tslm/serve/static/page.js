@@ -272,13 +272,17 @@ async function generate() {
   const texts = Array.from({ length: body.number }, () => document.createTextNode(""));
   $("samples").replaceChildren(...texts.map((text) => make("li", {}, make("span", { class: "given", text: body.prompt }), text)));
   $("stop").disabled = false;
+  $("samples").dataset.done = "no";
   try {
     for await (const event of events(await ask("/v1/generate", body, mine.signal))) {
       if (event.error) throw new Error(event.error.message);
       if (!event.done) texts[event.sample].data += ` ${event.word}`;
     }
   } finally {
-    if (generating === mine) $("stop").disabled = true;
+    if (generating === mine) {
+      $("stop").disabled = true;
+      $("samples").dataset.done = "yes";
+    }
   }
 }
 

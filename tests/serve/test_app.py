@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+import tslm
+from tslm.inference.explain import explain
+from tslm.inference.generate import Sampling, generate
+from tslm.serve import app as app_module
+
+
+def test_models_say_what_they_can(client) -> None:
+    cards = {card["id"]: card for card in client.get("/v1/models").json()["data"]}
+    assert cards["kn"]["fills"]
+    assert not cards["kn"]["network"]
+    assert not cards["tslm"]["fills"]
+    assert cards["tslm"]["network"]
+    assert client.get("/v1/health").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize("name", ["kn", "tslm"])
+def test_score_equals_the_model(client, runs, name) -> None:
+    body = {"model": name, "text": "the cat sat\n\na zebra", "alternatives": 3}
+    report = client.post("/v1/score", json=body).json()
+    model = tslm.load(runs[name])
+    assert [len(sentence["words"]) for sentence in report["sentences"]] == [4, 3]
+    ids = torch.from_numpy(model.vocabulary.encode_line("the cat sat").astype("int64"))[None]
+    expected, _ = model.score(ids, model.start(1))
+    found = [word["log_probability"] for word in report["sentences"][0]["words"]]
+    assert found == pytest.approx(expected[0].tolist(), rel=1e-4)
+    assert report["unknown"] == 1
+    assert [word["unknown"] for word in report["sentences"][1]["words"]] == [False, True, False]
+    nats = -sum(sentence["log_probability"] for sentence in report["sentences"])
+    assert report["perplexity"] == pytest.approx(math.exp(nats / 7))
+    assert len(report["sentences"][0]["words"][0]["alternatives"]) == 3
+
+
+def test_generate_equals_the_function_and_streams_the_same(client, runs) -> None:
+    body = {"model": "tslm", "prompt": "the", "number": 3, "length": 8, "seed": 4, "temperature": 0.9}
+    report = client.post("/v1/generate", json=body).json()
+    samples = generate(
+        tslm.load(runs["tslm"]), "the", number=3, length=8, sampling=Sampling(seed=4, temperature=0.9)
+    )
+    assert [sample["text"] for sample in report["samples"]] == [
+        " ".join(draw.word for draw in sample) for sample in samples
+    ]
+    texts = ["", "", ""]
+    with client.stream("POST", "/v1/generate", json={**body, "stream": True}) as response:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        events = [json.loads(line.removeprefix("data: ")) for line in response.iter_lines() if line]
+    for event in events[:-1]:
+        texts[event["sample"]] += f" {event['word']}"
+    assert [text.strip() for text in texts] == [sample["text"] for sample in report["samples"]]
+    assert events[-1] == {"done": True, "reasons": [sample["reason"] for sample in report["samples"]]}
+
+
+def test_explain_equals_the_function(client, runs) -> None:
+    body = {"model": "tslm", "text": "the cat sat on", "network": True}
+    report = client.post("/v1/explain", json=body).json()
+    expected = explain(tslm.load(runs["tslm"]), "the cat sat on")
+    for found, row in zip(report["effects"]["matrix"], expected.effects.matrix.tolist(), strict=True):
+        assert found == pytest.approx(row, abs=1e-4)
+    assert report["cuts"]["ranks"] == pytest.approx(expected.cuts.ranks, rel=1e-3)
+    assert report["network"].startswith("<svg") or "<svg" in report["network"][:200]
+    plain = client.post("/v1/explain", json={"model": "kn", "text": "the cat", "network": True}).json()
+    assert plain["network"] is None
+    assert "<unk>" in plain["effects"]["method"]
+
+
+def test_fill(client) -> None:
+    report = client.post("/v1/fill", json={"pattern": "the ? sat on the ?", "top": 3, "samples": 2}).json()
+    assert [blank["place"] for blank in report["blanks"]] == [1, 5]
+    assert len(report["fillings"]) == 3
+    assert len(report["samples"]) == 2
+    refused = client.post("/v1/fill", json={"model": "tslm", "pattern": "the ?"})
+    assert refused.status_code == 422
+    assert "cannot fill blanks" in refused.json()["error"]["message"]
+
+
+def test_page_and_api_page_need_nothing_from_elsewhere(client) -> None:
+    folder = Path(app_module.__file__).parent / "static"
+    for path in folder.iterdir():
+        text = path.read_text().replace("http://www.w3.org/2000/svg", "")
+        assert "http:" not in text
+        assert "https:" not in text
+        assert "//cdn" not in text
+        assert "innerHTML" not in text
+    for path in ("/", "/docs", "/static/page.js", "/static/page.css", "/static/api.js", "/static/icon.svg"):
+        response = client.get(path)
+        assert response.status_code == 200
+        assert "script-src 'self'" in response.headers["content-security-policy"]
+    assert client.get("/static/../app.py").status_code == 404
+    assert client.get("/nothing").json()["error"]["code"] == 404
+
+
+def post(client, path: str, content: bytes, **headers: str):
+    return client.post(path, content=content, headers={"content-type": "application/json", **headers})
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "status"),
+    [
+        ("/v1/score", b"{bad", 400),
+        ("/v1/score", b"", 422),
+        ("/v1/score", b"[1]", 422),
+        ("/v1/score", b'{"text": ""}', 422),
+        ("/v1/score", b'{"text": "  \\n "}', 422),
+        ("/v1/score", b'{"text": 5}', 422),
+        ("/v1/score", b'{"text": "a", "unknown": 1}', 422),
+        ("/v1/score", b'{"text": "\\ud800"}', 422),
+        ("/v1/score", b'{"text": "a", "model": "nobody"}', 404),
+        ("/v1/score", b'{"text": "a", "model": "\\u0000<script>"}', 404),
+        ("/v1/score", b"\xff\xfe", 400),
+        ("/v1/score", b'{"text": "' + b"a " * 60 + b'"}', 413),
+        ("/v1/score", b'{"text": "' + b"a" * 1_000_000 + b'"}', 413),
+        ("/v1/explain", b'{"text": "' + b"a " * 61 + b'"}', 413),
+        ("/v1/generate", b'{"temperature": NaN}', 422),
+        ("/v1/generate", b'{"temperature": 1e999}', 422),
+        ("/v1/generate", b'{"length": 100000}', 422),
+        ("/v1/generate", b'{"seed": -1}', 422),
+        ("/v1/completions", b'{"prompt": [1, 2]}', 422),
+        ("/v1/completions", b'{"prompt": ["a", "b"], "n": 16}', 422),
+        ("/v1/completions", b'{"prompt": "a", "stream": true, "logprobs": 1}', 422),
+    ],
+)
+def test_what_is_wrong_is_a_clear_4xx(client, path, content, status) -> None:
+    response = post(client, path, content)
+    assert response.status_code == status, response.text
+    assert response.json()["error"]["message"]
+    assert client.post("/v1/score", json={"text": "the cat"}).status_code == 200
+
+
+def test_a_body_without_a_length_is_limited_too(client) -> None:
+    response = client.post("/v1/score", content=(b"x" * 1000 for _ in range(100)))
+    assert response.status_code == 413
+
+
+def test_wrong_method(client) -> None:
+    assert client.get("/v1/score").status_code == 405
+    assert client.delete("/v1/models").status_code == 405

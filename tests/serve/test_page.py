@@ -1,0 +1,193 @@
+"""The page in a real browser: Debian's chromium through Playwright."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+PATIENCE = 30_000
+
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="needs the browser chromium: apt-get install chromium"
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser, server) -> Iterator[Page]:
+    context = browser.new_context(viewport={"width": 1000, "height": 900})
+    page = context.new_page()
+    page.set_default_timeout(PATIENCE)
+    trouble: list[str] = []
+    page.on("console", lambda message: trouble.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.on(
+        "request",
+        lambda request: (
+            None
+            if request.url.startswith((server.address, "data:"))
+            else trouble.append(f"asked {request.url}")
+        ),
+    )
+    page.goto(server.address)
+    page.wait_for_selector("body[data-ready=yes]")
+    yield page
+    # No error on the console, and nothing asked of any other machine.
+    assert trouble == []
+    context.close()
+
+
+def words_of(page: Page, row: int = 0):
+    return page.locator("#scored .row").nth(row).locator(".word")
+
+
+def colour(element) -> str:
+    return element.evaluate("element => getComputedStyle(element).backgroundColor")
+
+
+def test_words_are_coloured_as_one_types(page) -> None:
+    page.fill("#sentence", "the cat sat on the zebra")
+    expect(words_of(page)).to_have_count(7, timeout=PATIENCE)
+    # A word the model has never seen is hotter than one it expects, and marked.
+    assert colour(words_of(page).nth(3)) != colour(words_of(page).nth(5))
+    expect(words_of(page).nth(5)).to_have_class(re.compile("unknown"))
+    page.fill("#sentence", "")
+    expect(words_of(page)).to_have_count(0, timeout=PATIENCE)
+
+
+def test_alternatives_by_mouse_and_by_keyboard(page) -> None:
+    page.fill("#sentence", "the cat sat on the mat")
+    expect(words_of(page)).to_have_count(7, timeout=PATIENCE)
+    words_of(page).nth(1).click()
+    expect(page.locator("#detail h3")).to_contain_text("“cat”")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#detail h3")).to_contain_text("“sat”")
+    other = page.locator("#detail .bars button").nth(1)
+    chosen = other.text_content()
+    other.click()
+    expect(page.locator("#sentence")).to_have_value(
+        re.sub("sat", chosen, "the cat sat on the mat") if chosen != "<eos>" else "the cat"
+    )
+
+
+def test_models_are_switched_and_compared(page) -> None:
+    before = words_of(page).first.text_content()
+    page.select_option("#model", "tslm")
+    expect(page.locator("#scored .row h3").first).to_contain_text("tslm", timeout=PATIENCE)
+    assert words_of(page).first.text_content() != before
+    page.select_option("#other", "kn")
+    expect(page.locator("#scored .row")).to_have_count(2, timeout=PATIENCE)
+    assert words_of(page, 1).first.text_content() == before
+
+
+def test_effects_and_network_of_this_sentence(page) -> None:
+    page.select_option("#model", "tslm")
+    page.fill("#sentence", "the old man slept")
+    page.click("#explain")
+    expect(page.locator("#effects tr")).to_have_count(5, timeout=PATIENCE)
+    network = page.locator("#network")
+    expect(network).to_be_visible(timeout=PATIENCE)
+    assert network.evaluate("image => image.naturalWidth") > 200
+    assert "r%20%3D%2012" in network.get_attribute("src")
+    page.select_option("#model", "lstm")
+    page.click("#explain")
+    expect(page.locator("#explained .hint")).to_contain_text("leave-one-out", timeout=PATIENCE)
+    expect(page.locator("#network")).to_have_count(0)
+
+
+def test_generates_and_stops(page) -> None:
+    page.fill("#prompt", "the cat sat")
+    page.fill("#length", "10")
+    page.click("#generate button[type=submit]")
+    expect(page.locator("#samples li")).to_have_count(3, timeout=PATIENCE)
+    page.wait_for_selector("#samples[data-done=yes]")
+    expect(page.locator("#stop")).to_be_disabled()
+    texts = page.locator("#samples li").all_text_contents()
+    assert all(text.startswith("the cat sat") for text in texts)
+    assert any(len(text.split()) > 4 for text in texts)
+
+
+def test_fills_blanks_with_models_that_can(page) -> None:
+    page.fill("#pattern", "the ? sat on the ?")
+    page.press("#pattern", "Enter")
+    expect(page.locator("#filled .fillings > div")).to_have_count(3, timeout=PATIENCE)
+    page.locator("#filled .fillings > div").nth(2).locator("button").first.click()
+    expect(page.locator("#sentence")).to_have_value(re.compile("^the .* sat on the"))
+    page.select_option("#model", "tslm")
+    expect(page.locator("#cannot")).to_be_visible()
+    expect(page.locator("#pattern")).to_be_disabled()
+
+
+def test_text_never_becomes_part_of_the_page(page) -> None:
+    evil = "<script>window.hacked=1</script> <img/src=x/onerror=window.hacked=2> <b>cat</b>"
+    page.fill("#sentence", evil)
+    expect(words_of(page)).to_have_count(4, timeout=PATIENCE)
+    assert words_of(page).nth(0).text_content().startswith("<script>window.hacked=1</script>")
+    page.fill("#prompt", evil)
+    page.click("#generate button[type=submit]")
+    expect(page.locator("#samples .given").first).to_have_text(evil, timeout=PATIENCE)
+    page.fill("#pattern", f"{evil} ?")
+    page.press("#pattern", "Enter")
+    expect(page.locator("#filled .fillings")).to_be_visible(timeout=PATIENCE)
+    page.select_option("#model", "tslm")
+    page.click("#explain")
+    expect(page.locator("#network")).to_be_visible(timeout=PATIENCE)
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main script, main b:text('cat'), main img:not(#network)").count() == 0
+
+
+def test_says_what_the_server_refuses(page) -> None:
+    # A refused request is written to the console by the browser itself, so the request is answered here.
+    page.route(
+        "**/v1/score", lambda route: route.fulfill(status=200, content_type="application/json", body="null")
+    )
+    page.fill("#sentence", "the")
+    expect(page.locator("#error")).to_be_visible(timeout=PATIENCE)
+
+
+def test_fits_a_phone_and_both_themes(browser, server) -> None:
+    colours = set()
+    for scheme in ("light", "dark"):
+        context = browser.new_context(
+            viewport={"width": 360, "height": 700}, color_scheme=scheme, is_mobile=True, has_touch=True
+        )
+        page = context.new_page()
+        page.goto(server.address)
+        page.wait_for_selector("body[data-ready=yes]", timeout=PATIENCE)
+        page.select_option("#model", "tslm")
+        page.click("#explain")
+        page.wait_for_selector("#network", timeout=PATIENCE)
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0
+        colours.add(colour(page.locator("body")))
+        page.click("#theme")
+        colours.add(colour(page.locator("body")))
+        context.close()
+    assert len(colours) == 2
+
+
+def test_api_page_shows_every_endpoint(page, server) -> None:
+    page.goto(f"{server.address}/docs")
+    expect(page.locator("section")).to_have_count(7, timeout=PATIENCE)
+    expect(page.locator("main")).to_contain_text("/v1/completions")
