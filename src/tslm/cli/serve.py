@@ -63,10 +63,14 @@ def run(arguments: argparse.Namespace) -> int:
         app = create_app(models, Limits(workers=arguments.workers, seconds=arguments.seconds))
         host = f"[{arguments.host}]" if ":" in arguments.host else arguments.host
         address = f"http://{host}:{socket.getsockname()[1]}"
-        if arguments.json:
-            print(json.dumps({"address": address, "models": list(models)}), flush=True)
-        else:
-            print(f"serving {', '.join(models)} at {address} (API: {address}/docs); stop with Ctrl-C", flush=True)
-        serve(app, socket, threads=1 if arguments.workers > 1 else None)
+        told = json.dumps({"address": address, "models": list(models)})
+        if not arguments.json:
+            told = f"serving {', '.join(models)} at {address} (API: {address}/docs); stop with Ctrl-C"
+        serve(
+            app,
+            socket,
+            threads=1 if arguments.workers > 1 else None,
+            on_start=lambda: print(told, flush=True),
+        )
     print("tslm: stopped", file=sys.stderr)
     return 0

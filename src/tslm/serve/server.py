@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,6 +42,15 @@ def listen(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """A server that ends well on Ctrl-C and SIGTERM, instead of dying of the signal once more."""
 
+    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
+        super().__init__(config)
+        self.on_start = on_start
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say so: from here on signals end the server well."""
+        await super().startup(sockets)
+        self.on_start()
+
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
         """Stop on a signal; leave the handlers as they were."""
@@ -58,17 +67,24 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def serve(app: Any, listener: socket.socket, *, threads: int | None = None) -> None:
+def serve(
+    app: Any,
+    listener: socket.socket,
+    *,
+    threads: int | None = None,
+    on_start: Callable[[], None] = lambda: None,
+) -> None:
     """Serve until a signal comes.
 
     Args:
         app: from ``create_app``.
         listener: from ``listen``.
         threads: how many threads each computation may use; with several workers, one is faster.
+        on_start: called when the server answers.
     """
     if threads is not None:
         torch.set_num_threads(threads)
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS, lifespan="on"
     )
-    Server(config).run(sockets=[listener])
+    Server(config, on_start).run(sockets=[listener])
