@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from itertools import islice
+
 import pytest
 
+from tslm.corpus.embedded import read_embedded
 from tslm.corpus.reading import encode_file
-from tslm.corpus.sources import CorpusConfig
+from tslm.corpus.sources import CorpusConfig, open_corpus
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError
 
@@ -15,7 +18,7 @@ def test_a_file_is_encoded_with_one_eos_per_line(tmp_path) -> None:
     path.write_text("the cat\n\nThe dog")
     ids, fingerprint = encode_file(path, VOCABULARY)
     assert VOCABULARY.decode(ids) == ["the", "cat", "<eos>", "<eos>", "<unk>", "<unk>", "<eos>"]
-    lowered, other = encode_file(path, VOCABULARY, lower=True)
+    lowered, other = encode_file(path, VOCABULARY, prepare=str.lower)
     assert VOCABULARY.decode(lowered)[4] == "the"
     assert fingerprint != other
 
@@ -25,8 +28,23 @@ def test_a_missing_file_is_named(tmp_path) -> None:
         encode_file(tmp_path / "none.txt", VOCABULARY)
 
 
-def test_which_corpora_are_in_lower_case() -> None:
-    assert CorpusConfig().is_lower
-    assert CorpusConfig(path=("a",), lower=True).is_lower
-    assert not CorpusConfig(name="ptb").is_lower
-    assert not CorpusConfig(name="mine", path=("a",)).is_lower
+def test_other_text_is_prepared_as_the_corpus_was() -> None:
+    text = "And God said,\nLet <unk> be light.\n"
+    assert CorpusConfig().prepare_text(text) == "and god said ,\nlet <unk> be light .\n"
+    assert CorpusConfig(path=("a",), lower=True).prepare_text(text) == text.lower()
+    assert CorpusConfig(name="ptb").prepare_text(text) == text
+    assert CorpusConfig(name="asv", path=("a",)).prepare_text(text) == text
+
+
+def test_the_embedded_corpus_prepared_again_is_itself() -> None:
+    lines = "".join(islice(read_embedded("test"), 500))
+    assert CorpusConfig().prepare_text(lines) == lines
+
+
+def test_a_file_is_read_as_the_embedded_corpus_was(tmp_path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_text("And God said, Let there be light.\n" * 20_000)  # several pieces
+    vocabulary = open_corpus("asv").vocabulary
+    ids, _ = encode_file(path, vocabulary, prepare=CorpusConfig().prepare_text)
+    words = ["and", "god", "said", ",", "let", "there", "be", "light", ".", "<eos>"]
+    assert vocabulary.decode(ids) == words * 20_000

@@ -70,10 +70,16 @@ class CorpusConfig:
             "leaves no line for train; make them smaller",
         )
 
-    @property
-    def is_lower(self) -> bool:
-        """Whether its words are in lower case, so that other text must be lower-cased before they are looked up."""
-        return self.lower or (not self.path and self.name == embedded.NAME)
+    def prepare_text(self, text: str) -> str:
+        """Return other text as this corpus was read, for its words to be looked up; lines stay lines.
+
+        Example:
+            >>> CorpusConfig(name="asv").prepare_text("And God said, Let there be light.")
+            'and god said , let there be light .'
+        """
+        if not self.path and self.name == embedded.NAME:
+            return "\n".join(" ".join(embedded.tokenise(line)) for line in text.split("\n"))
+        return text.lower() if self.lower else text
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -155,7 +155,7 @@ def evaluate_run(
             )
         ids, name, fingerprint = corpus.splits[split], corpus.name, corpus.fingerprint
     else:
-        ids, fingerprint = encode_file(text, model.vocabulary, lower=recipe.corpus.is_lower)
+        ids, fingerprint = encode_file(text, model.vocabulary, prepare=recipe.corpus.prepare_text)
         name, split = text, "text"
     return {
         "run": str(folder),
