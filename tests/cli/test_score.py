@@ -39,9 +39,22 @@ def test_tsv_has_the_same_numbers(runs, text, capsys) -> None:
     assert "perplexity" in printed.err
     assert main(["score", str(runs["tslm"]), text, "--tsv", "--tokens"]) == 0
     lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [
-        line[3] for line in lines
-    ] == ["word", "the", "cat", "sat", "on", "the", "mat", "<eos>", "a", "zebra", "saw", "the", "river", "<eos>"]
+    assert [line[3] for line in lines] == [
+        "word",
+        "the",
+        "cat",
+        "sat",
+        "on",
+        "the",
+        "mat",
+        "<eos>",
+        "a",
+        "zebra",
+        "saw",
+        "the",
+        "river",
+        "<eos>",
+    ]
     assert lines[9][2] == "1"
 
 

@@ -23,8 +23,8 @@ from tslm.models.base import LanguageModel
 BUFFER_TOKENS = 1 << 16
 """How many tokens of lines are held to be batched by length."""
 
-BATCH_TOKENS = 1 << 13
-"""How many tokens are scored at once."""
+BATCH_TOKENS = 1 << 12
+"""How many tokens are scored at once: enough for the processor, few enough for its caches."""
 
 LONGEST_LINE = 1_000_000
 """Words in a line; a longer one is taken as a sign that the text is not one sentence per line."""
