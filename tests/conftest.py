@@ -12,7 +12,6 @@ from hypothesis import settings
 
 from tslm.corpus.sources import Corpus, open_corpus
 from tslm.corpus.synthetic import Automaton, AutomatonConfig, make_corpus
-from tslm.training.run import train
 
 # The machine may be busy: a slow example is no failure. The same examples every time: a failure can be repeated.
 settings.register_profile("tslm", deadline=None, derandomize=True)
@@ -104,6 +103,8 @@ discount_fallback = [0.5, 1.0, 1.5]
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> dict[str, Path]:
     """Run folders of real, small models of a few English words: ``kn``, ``tslm`` (exact), ``normalised``, ``lstm``."""
+    from tslm.training.run import train
+
     folder = tmp_path_factory.mktemp("runs")
     choose = random.Random(1).choice
     subjects = ("the cat", "the dog", "a man", "the old man", "a woman", "the woman")

@@ -310,9 +310,10 @@ def _cut(model: RecurrentModel, cell: TslmCell, factors_TR: Tensor, states_TR: T
         centred=softmax,
     )
     frozen = ", each state's scale held at this sentence's value" if cell.variant == "normalised" else ""
+    what = "the logits" if softmax else "the last state"
     return Cuts(
-        method=f"exp of the entropy of the squared singular values of {'the logits' if softmax else 'the last state'} as a matrix (words up to the cut) × "
-        f"(words behind it, output), its mean row taken off; each word kept, or else replaced by any word, with equal "
+        method=f"exp of the entropy of the squared singular values of {what} as a matrix (words up to the cut) × "
+        "(words behind it, output), its mean row taken off; each word kept, or else replaced by any word, with equal "
         f"chance{frozen}",
         exact=is_exact(model, cell),
         ranks=tuple(ranks.tolist()),
