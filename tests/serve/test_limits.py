@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 
 import pytest
 
@@ -39,10 +38,14 @@ def test_what_takes_too_long_is_refused_and_its_turn_ends_with_it() -> None:
         with pytest.raises(Refused) as waited:
             await workers.compute(lambda: 1)
         assert waited.value.status == 503
-        gate.set()
         with pytest.raises(Refused) as computed:
             await slow
+        # Answered in time, while the thread is still at work and keeps its place.
         assert computed.value.status == 503
+        assert workers.slots.locked()
+        gate.set()
+        while workers.slots.locked():
+            await asyncio.sleep(0)
         assert await workers.compute(lambda: 5) == 5
         workers.close()
 
@@ -79,7 +82,6 @@ def test_a_client_that_sends_nothing_is_told_so() -> None:
     limit = BodyLimit(never, Limits(body_seconds=0.01))
     asyncio.run(limit({"type": "http", "method": "POST", "headers": []}, nothing, send))
     assert sent[0]["status"] == 408
-    assert time.monotonic() > 0
 
 
 def test_a_client_that_hangs_up_while_sending_is_forgotten() -> None:

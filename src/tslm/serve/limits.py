@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import AsyncGenerator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -57,6 +56,16 @@ class Refused(Exception):  # noqa: N818
         self.message = message
 
 
+@dataclass
+class _Turn:
+    """The right to compute."""
+
+    deadline: float
+    """The time at which it must be over."""
+    work: asyncio.Future[Any] | None = None
+    """What is being computed."""
+
+
 class Workers:
     """A few threads that compute, and a queue of limited length before them."""
 
@@ -67,8 +76,8 @@ class Workers:
         self.waiting = 0
 
     @asynccontextmanager
-    async def turn(self) -> AsyncGenerator[float, None]:
-        """Wait for a turn to compute; yield the time at which it must be over.
+    async def turn(self) -> AsyncGenerator[_Turn, None]:
+        """Wait for a turn to compute.
 
         Raises:
             Refused: too many wait already (429), or the time is over before the turn comes (503).
@@ -87,39 +96,45 @@ class Workers:
                 self.waiting -= 1
         else:
             await self.slots.acquire()
+        turn = _Turn(deadline)
         try:
-            yield deadline
+            yield turn
         finally:
-            self.slots.release()
+            if turn.work is None or turn.work.done():
+                self.slots.release()
+            else:
+                # A thread cannot be stopped: whoever asked is answered, but the next turn comes when the work is done.
+                turn.work.add_done_callback(self._release)
 
     async def compute(self, work: Callable[[], ResultT]) -> ResultT:
         """Run ``work`` in a thread when its turn comes."""
-        async with self.turn() as deadline:
-            return await self._run(work, deadline)
+        async with self.turn() as turn:
+            return await self._run(work, turn)
 
     async def compute_steps(self, steps: Callable[[], Iterator[ResultT]]) -> AsyncGenerator[ResultT, None]:
         """Run an iterator step by step in a thread; whoever stops listening stops it between two steps."""
-        async with self.turn() as deadline:
-            iterator = await self._run(steps, deadline)
+        async with self.turn() as turn:
+            iterator = await self._run(steps, turn)
             end = object()
             while True:
-                result: Any = await self._run(lambda: next(iterator, end), deadline)
+                result: Any = await self._run(lambda: next(iterator, end), turn)
                 if result is end:
                     return
                 yield result
 
-    async def _run(self, work: Callable[[], ResultT], deadline: float) -> ResultT:
+    async def _run(self, work: Callable[[], ResultT], turn: _Turn) -> ResultT:
         future = asyncio.get_running_loop().run_in_executor(self.pool, work)
+        turn.work = future
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(turn.deadline):
                 return await asyncio.shield(future)
         except TimeoutError:
             raise Refused(503, f"this took longer than {self.limits.seconds:g} s; ask for less") from None
-        finally:
-            if not future.done():
-                # A thread cannot be stopped: the turn ends only when its work does.
-                with contextlib.suppress(BaseException):
-                    await asyncio.wait([future])
+
+    def _release(self, work: asyncio.Future[Any]) -> None:
+        self.slots.release()
+        if not work.cancelled():
+            work.exception()  # nobody is left to hear of it
 
     def close(self) -> None:
         """Let go of the threads."""
