@@ -61,6 +61,16 @@ def test_lines_have_words_and_the_length_asked_for():
     assert lengths.mean() == pytest.approx(10, abs=6 * lengths.std() / math.sqrt(len(lines)))
 
 
+def test_a_longer_text_begins_with_the_shorter_one_and_no_more_is_drawn_than_needed():
+    automaton = Automaton(AutomatonConfig(line_length=400.0))
+    told: list[int] = []
+    short, long = automaton.sample(2000, seed=0), automaton.sample(9000, seed=0, tick=told.append)
+    assert long[: len(short)] == short
+    sizes = [len(line) + 1 for line in long]
+    assert sum(sizes) >= 9000 > sum(sizes[:-1])
+    assert sum(told) == sum(sizes)
+
+
 def test_an_impossible_line_has_no_probability():
     automaton = Automaton(AutomatonConfig(words=20, choices=2))
     assert automaton.log_probabilities([["no-such-word", "w00"]]).tolist() == [-math.inf] * 3
@@ -97,6 +107,12 @@ def test_written_files_are_the_corpus_in_memory(tmp_path: Path):
     assert stored["splits"]["train"]["perplexity"] == pytest.approx(stored["perplexity"], rel=0.1)
 
 
+def test_a_number_of_tokens_that_no_one_can_wait_for_is_refused(tmp_path: Path):
+    with pytest.raises(RecipeError, match="tokens = 1000000000000 must be from 100 to 100,000,000"):
+        write_corpus(AutomatonConfig(), 10**12, tmp_path / "made")
+    assert not (tmp_path / "made").exists()
+
+
 def test_files_that_are_there_are_not_overwritten(tmp_path: Path):
     (tmp_path / "valid.txt").write_text("mine\n")
     with pytest.raises(CorpusError, match=r"already holds valid\.txt"):
@@ -110,7 +126,13 @@ def test_files_that_are_there_are_not_overwritten(tmp_path: Path):
         ({"states": 0}, "states = 0"),
         ({"words": 0}, "words = 0"),
         ({"choices": 51}, "choices = 51"),
+        ({"states": 100_000_000}, "states = 100000000 must be from 1 to 2,000"),
+        ({"words": 10**9}, "words = 1000000000 must be"),
+        ({"words": 5000, "choices": 5000}, "at most 1,000"),
         ({"line_length": 1.0}, "line_length"),
+        ({"line_length": math.inf}, "line_length = inf must be above 1 and at most 10,000"),
+        ({"line_length": math.nan}, "line_length = nan"),
+        ({"line_length": 1e9}, "line_length"),
         ({"seed": -1}, "seed = -1"),
     ],
 )

@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     TextColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
@@ -29,6 +31,47 @@ def show_bytes(description: str, total: int | None) -> Generator[Callable[[int],
         >>> with show_bytes("reading ptb.train.txt", total=5_101_618) as advance:
         ...     advance(65_536)
     """
+
+    def write(done: int, rate: float) -> str:
+        return f"{done / 1e6:.0f} MB, {rate / 1e6:.1f} MB/s"
+
+    with _show(description, total, (DownloadColumn(), TransferSpeedColumn()), write) as advance:
+        yield advance
+
+
+@contextmanager
+def show_count(
+    description: str, total: int | None, unit: str
+) -> Generator[Callable[[int], None], None, None]:
+    """Yield a function to be told how many more of something are done; show them once it has taken two seconds.
+
+    Example:
+        >>> with show_count("sorting", total=929_589, unit="tokens") as advance:
+        ...     advance(65_536)
+    """
+
+    def write(done: int, rate: float) -> str:
+        return f"{done:,} {unit}, {rate:,.0f} {unit}/s"
+
+    with _show(description, total, (MofNCompleteColumn(), TextColumn(unit)), write) as advance:
+        yield advance
+
+
+@contextmanager
+def _show(
+    description: str,
+    total: int | None,
+    columns: tuple[ProgressColumn, ...],
+    write: Callable[[int, float], str],
+) -> Generator[Callable[[int], None], None, None]:
+    """Yield a function to be told how much more is done.
+
+    Args:
+        description: what is being done.
+        total: how much there is to do, where that is known.
+        columns: what a bar shows beside the share and the time that is left.
+        write: puts what is done, and how much of it in a second, into words for plain lines.
+    """
     console = Console(file=sys.stderr)
     started = time.monotonic()
     progress: Progress | None = None
@@ -43,19 +86,16 @@ def show_bytes(description: str, total: int | None) -> Generator[Callable[[int],
             return
         if not console.is_terminal:
             share = f" {100 * done / total:.0f} %" if total else ""
-            rate = done / (now - started) / 1e6
-            left = f", {(total - done) / (rate * 1e6):.0f} s left" if total and rate else ""
-            console.print(
-                f"{description}:{share} {done / 1e6:.0f} MB, {rate:.1f} MB/s{left}", highlight=False
-            )
+            rate = done / (now - started)
+            left = f", {(total - done) / rate:.0f} s left" if total and rate else ""
+            console.print(f"{description}:{share} {write(done, rate)}{left}", highlight=False)
             next_line = now + LINE_SECONDS
             return
         if progress is None:
             progress = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
-                DownloadColumn(),
-                TransferSpeedColumn(),
+                *columns,
                 TimeRemainingColumn(),
                 console=console,
                 transient=True,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from tslm.config import check
 from tslm.corpus.encoding import SPLITS, fingerprint
+from tslm.corpus.output import check_folder
+from tslm.corpus.progress import show_count
 from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import EOS, Vocabulary
 from tslm.errors import CorpusError
@@ -23,6 +25,11 @@ from tslm.files import write_text
 
 _START = 0
 _BLOCK_LINES = 4096
+_MOST_STATES = 2_000  # the entropy rate solves as many equations
+_MOST_WORDS = 1_000_000
+_MOST_CHOICES = 1_000
+_LONGEST_LINE = 10_000
+_MOST_TOKENS = 100_000_000
 _SHARE_OF_TRAIN = {"train": 1.0, "valid": 0.1, "test": 0.1}
 
 
@@ -46,13 +53,16 @@ class AutomatonConfig:
     """Chooses the automaton and, with it, the text."""
 
     def __post_init__(self) -> None:
-        check(self.states >= 1, f"states = {self.states} must be 1 or more")
-        check(self.words >= 1, f"words = {self.words} must be 1 or more")
+        for name, value, most in (("states", self.states, _MOST_STATES), ("words", self.words, _MOST_WORDS)):
+            check(1 <= value <= most, f"{name} = {value} must be from 1 to {most:,}")
         check(
-            1 <= self.choices <= self.words,
-            f"choices = {self.choices} must be from 1 to words = {self.words}",
+            1 <= self.choices <= min(self.words, _MOST_CHOICES),
+            f"choices = {self.choices} must be from 1 to words = {self.words}, and at most {_MOST_CHOICES:,}",
         )
-        check(self.line_length > 1, f"line_length = {self.line_length} must be above 1")
+        check(
+            1 < self.line_length <= _LONGEST_LINE,
+            f"line_length = {self.line_length} must be above 1 and at most {_LONGEST_LINE:,}",
+        )
         check(self.seed >= 0, f"seed = {self.seed} must be 0 or more")
 
 
@@ -98,10 +108,10 @@ class Automaton:
         states = len(self._next_SC)
         transition_SS = np.zeros((states, states))
         np.add.at(transition_SS, (np.arange(states)[:, None], self._next_SC), self._probability_SC)
-        # π (P - 1) = 0 with Σ π = 1: one equation too many, and consistent. Every state leads back to the start.
-        system = np.vstack([transition_SS.T - np.eye(states), np.ones(states)])
-        share, *_ = np.linalg.lstsq(system, np.append(np.zeros(states), 1.0), rcond=None)
-        return share.astype(np.float64)
+        # π (P - 1) = 0 has one equation too many, since every state leads back to the start: Σ π = 1 takes its place.
+        system = transition_SS.T - np.eye(states)
+        system[_START] = 1.0
+        return np.linalg.solve(system, np.eye(states)[_START])
 
     @cached_property
     def entropy(self) -> float:
@@ -115,8 +125,14 @@ class Automaton:
         """The best perplexity that any model can have in the long run."""
         return math.exp(self.entropy)
 
-    def sample(self, tokens: int, seed: int) -> list[list[str]]:
-        """Return lines of words (without ``<eos>``) until they make up ``tokens`` tokens (with it) or more."""
+    def sample(self, tokens: int, seed: int, tick: Callable[[int], None] | None = None) -> list[list[str]]:
+        """Return lines of words (without ``<eos>``) until they make up ``tokens`` tokens (with it) or more.
+
+        Args:
+            tokens: how many at least.
+            seed: chooses the lines.
+            tick: told how many more tokens are drawn.
+        """
         random = np.random.default_rng([self.config.seed, seed])
         cumulative_SC = np.cumsum(self._probability_SC, axis=1)
         cumulative_SC[:, -1] = 1.0
@@ -124,23 +140,38 @@ class Automaton:
         lines: list[list[str]] = []
         count = 0
         while count < tokens:
-            # Lines are independent: a block of them is drawn word by word, all lines at once.
-            drawn: list[NDArray[np.int64]] = []
-            state_L = np.full(_BLOCK_LINES, _START)
-            running_L = np.ones(_BLOCK_LINES, dtype=bool)
-            while running_L.any():
-                choice_L = (random.random(_BLOCK_LINES)[:, None] >= cumulative_SC[state_L]).sum(1)
-                word_L = np.where(running_L, self._word_SC[state_L, choice_L], self.eos_number)
-                state_L = np.where(running_L, self._next_SC[state_L, choice_L], _START)
-                running_L &= word_L != self.eos_number
-                drawn.append(word_L)
-            for numbers in np.stack(drawn, axis=1):
-                length = int(np.argmax(numbers == self.eos_number))
-                lines.append(names[numbers[:length]].tolist())
-                count += length + 1
-                if count >= tokens:
-                    break
+            block = self._draw_lines(tokens - count, random, cumulative_SC)
+            drawn = sum(len(line) for line in block)
+            lines += [names[line[:-1]].tolist() for line in block]
+            count += drawn
+            if tick is not None:
+                tick(drawn)
         return lines
+
+    def _draw_lines(
+        self, tokens: int, random: np.random.Generator, cumulative_SC: NDArray[np.float64]
+    ) -> list[NDArray[np.int64]]:
+        """Draw the next block of lines, but of its last lines only those that ``tokens`` more tokens need.
+
+        Lines are independent: word by word, all lines of the block are drawn at once. A line that is not needed
+        has its random numbers all the same, so that a longer text begins with the shorter one.
+        """
+        drawn: list[NDArray[np.int64]] = []
+        state_L = np.full(_BLOCK_LINES, _START)
+        running_L = np.ones(_BLOCK_LINES, dtype=bool)
+        length_L = np.zeros(_BLOCK_LINES, np.int64)
+        while running_L.any():
+            choice_L = (random.random(_BLOCK_LINES)[: len(state_L), None] >= cumulative_SC[state_L]).sum(1)
+            drawn.append(self._word_SC[state_L, choice_L])
+            length_L += running_L
+            running_L &= drawn[-1] != self.eos_number
+            # The lines before `needed` have, as far as they have come, all the tokens that are asked for.
+            needed = int(np.searchsorted(np.cumsum(length_L), tokens)) + 1
+            state_L = np.where(running_L, self._next_SC[state_L, choice_L], _START)[:needed]
+            running_L, length_L = running_L[:needed], length_L[:needed]
+        return [
+            np.array([word_L[line] for word_L in drawn[: length_L[line]]]) for line in range(len(length_L))
+        ]
 
     def log_probabilities(self, lines: Sequence[Sequence[str]]) -> NDArray[np.float64]:
         """Return the true ln p of every token of the lines, ``<eos>`` included; -inf for an impossible one."""
@@ -171,7 +202,9 @@ def write_corpus(config: AutomatonConfig, tokens: int, folder: Path) -> dict[str
 
     Raises:
         CorpusError: the folder already holds one of the files.
+        TslmError: it is no folder.
     """
+    check_folder(folder)
     taken = [
         name for name in (*(f"{split}.txt" for split in SPLITS), "automaton.json") if (folder / name).exists()
     ]
@@ -198,8 +231,7 @@ def write_corpus(config: AutomatonConfig, tokens: int, folder: Path) -> dict[str
 
 
 def _sample_splits(automaton: Automaton, tokens: int) -> dict[str, list[list[str]]]:
-    check(tokens >= 100, f"tokens = {tokens} must be 100 or more")
-    return {
-        split: automaton.sample(round(tokens * _SHARE_OF_TRAIN[split]), seed)
-        for seed, split in enumerate(SPLITS)
-    }
+    check(100 <= tokens <= _MOST_TOKENS, f"tokens = {tokens} must be from 100 to {_MOST_TOKENS:,}")
+    sizes = {split: round(tokens * _SHARE_OF_TRAIN[split]) for split in SPLITS}
+    with show_count("drawing text", sum(sizes.values()), "tokens") as tick:
+        return {split: automaton.sample(size, seed, tick) for seed, (split, size) in enumerate(sizes.items())}
