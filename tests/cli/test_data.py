@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
 from tslm.cli import main
-from tslm.corpus.sources import Corpus
+from tslm.corpus.sources import Corpus, open_corpus
 from tslm.corpus.synthetic import Automaton, AutomatonConfig
 
 
@@ -67,6 +68,70 @@ def test_stats_of_standard_input(
     from_input = run_json(capsys, "stats", "-")["-"]
     assert from_input == run_json(capsys, "stats", str(own))[str(own)]
     assert list(cache_folder.glob(".stdin*")) == []
+
+
+def test_stats_of_pipes(own: Path, capfd: pytest.CaptureFixture[str], cache_folder: Path):
+    read, write = os.pipe()
+    other, more = os.pipe()
+    for end in (write, more):
+        os.write(end, own.read_bytes())
+        os.close(end)
+    names = [f"/dev/fd/{read}", f"/dev/fd/{other}"]  # what the shell gives for <(cat own.txt)
+    assert main(["data", "stats", "--files", *names, "--json"]) == 0
+    found = json.loads(capfd.readouterr().out)["files"]
+    assert main(["data", "stats", "--files", str(own), str(own), "--json"]) == 0
+    assert found == json.loads(capfd.readouterr().out)["files"]
+    assert list(cache_folder.glob(".stdin*")) == []
+
+
+def test_a_corpus_from_a_pipe_is_not_called_by_the_number_of_the_pipe(own: Path):
+    read, write = os.pipe()
+    os.write(write, own.read_bytes())
+    os.close(write)
+    assert open_corpus(f"/dev/fd/{read}").name == "pipe"
+
+
+@pytest.mark.parametrize("action", ["list", "stats", "show", "download", "path", "make"])
+def test_every_action_has_examples_in_its_help(action: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        main(["data", action, "--help"])
+    assert f"examples:\n  tslm data {action}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("head", ["-3", "0", "many"])
+def test_a_number_of_lines_that_cannot_be_shown_is_refused(
+    head: str, own: Path, capsys: pytest.CaptureFixture[str]
+):
+    with pytest.raises(SystemExit) as stopped:
+        main(["data", "show", str(own), "--head", head])
+    assert stopped.value.code == 2
+    assert f"argument --head: '{head}' is not a whole number of 1 or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [["list"], ["stats", "ptb"], ["stats", "asv"], ["show", "ptb"], ["path", "ptb"]]
+)
+@pytest.mark.parametrize("name", ["nowhere", "a" * 300])
+def test_a_data_folder_that_is_not_there_is_refused(
+    arguments: list[str], name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["data", *arguments, "--data-dir", str(tmp_path / name)]) == 2
+    errors = capsys.readouterr().err
+    assert f"no folder at {tmp_path / name} to look for corpora in" in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("place", ["five.txt", "five.txt/below", "a" * 300])
+def test_making_text_in_no_folder_is_refused_before_any_work(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("tslm.corpus.synthetic.Automaton", None)
+    (tmp_path / "five.txt").write_text("5\n")
+    assert main(["data", "make", "--out", str(tmp_path / place)]) == 2
+    errors = capsys.readouterr().err
+    expected = "five.txt is a file, not a folder" if place.startswith("five") else "File name too long"
+    assert expected in errors
+    assert errors.count("\n") == 1
 
 
 def test_list_names_every_corpus(capsys: pytest.CaptureFixture[str]):
@@ -129,6 +194,15 @@ def write(folder: Path, name: str, data: bytes) -> str:
 
 
 BAD = {
+    "a name too long for a file": (
+        lambda folder: "a" * 300,
+        f"unknown corpus '{'a' * 300}', and no such file",
+    ),
+    "a path too long": (lambda folder: f"./{'a' * 300}.txt", "a.txt: File name too long; check the path"),
+    "a home of nobody": (
+        lambda folder: "~nobody-of-this-name/a.txt",
+        "cannot read ~nobody-of-this-name/a.txt",
+    ),
     "a missing file": (lambda folder: str(folder / "none.txt"), "no such file or folder: "),
     "an empty file": (lambda folder: write(folder, "a.txt", b""), "a.txt is empty"),
     "a folder without train": (lambda folder: str(folder), "has no train split; add a file train.txt"),

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tslm.cli.numbers import positive
+
 EXAMPLES = """examples:
   tslm data list
   tslm data stats ptb wikitext-2 --json
@@ -17,6 +19,34 @@ EXAMPLES = """examples:
 
 A corpus is a name (see 'tslm data list'), a file (plain, .gz, .xz or .zst; one sentence per line), a folder with
 train, valid and test files, or - for standard input."""
+
+LIST_EXAMPLES = """examples:
+  tslm data list
+  tslm data list --data-dir corpora --json"""
+
+STATS_EXAMPLES = """examples:
+  tslm data stats
+  tslm data stats ptb wikitext-2 --json
+  tslm data stats my.txt.gz --lower --max-vocabulary 10000
+  tslm data stats --files part-1.txt part-2.txt
+  zcat parts/*.gz | tslm data stats -
+  tslm data stats <(zcat parts/*.gz)"""
+
+SHOW_EXAMPLES = """examples:
+  tslm data show asv --split valid --head 3
+  tslm data show my.txt --lower --min-count 5"""
+
+DOWNLOAD_EXAMPLES = """examples:
+  tslm data download ptb
+  TSLM_MIRROR=https://mirror.example tslm data download ptb wikitext-2"""
+
+PATH_EXAMPLES = """examples:
+  tslm data path
+  tslm data path ptb --json"""
+
+MAKE_EXAMPLES = """examples:
+  tslm data make --tokens 100000 --seed 1 --out made
+  tslm data make --states 20 --words 200 --choices 8 --line-length 25 --out harder"""
 
 
 def add(subparsers: Any) -> None:
@@ -29,24 +59,44 @@ def add(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="list the corpora known by name, and where their files are")
-    stats = actions.add_parser("stats", help="print tokens, vocabulary and share of <unk> (Table 1)")
+    listing = _add_action(
+        actions, "list", "list the corpora known by name, and where their files are", LIST_EXAMPLES
+    )
+    stats = _add_action(
+        actions, "stats", "print tokens, vocabulary and share of <unk> (Table 1)", STATS_EXAMPLES
+    )
     stats.add_argument("corpora", nargs="*", metavar="CORPUS", help="names, files or folders")
     stats.add_argument("--files", nargs="+", metavar="FILE", help="several files that make up one corpus")
-    show = actions.add_parser("show", help="print lines of a corpus as a model sees them")
+    show = _add_action(actions, "show", "print lines of a corpus as a model sees them", SHOW_EXAMPLES)
     show.add_argument("corpus", metavar="CORPUS", help="a name, a file or a folder")
     show.add_argument("--split", choices=("train", "valid", "test"), default="train", help="default: train")
-    show.add_argument("--head", type=int, default=10, metavar="LINES", help="how many lines (default: 10)")
-    fetch = actions.add_parser("download", help="fetch named corpora from their public homes into the cache")
-    fetch.add_argument("names", nargs="+", metavar="NAME")
-    path = actions.add_parser("path", help="print the files of a named corpus, or the cache folder")
-    path.add_argument("name", nargs="?", metavar="NAME")
-    make = actions.add_parser(
-        "make",
-        help="write text from a random automaton whose best possible perplexity is known exactly",
-        description="Write train.txt, valid.txt, test.txt and automaton.json with the exact entropy rate.",
+    show.add_argument(
+        "--head", type=positive, default=10, metavar="LINES", help="how many lines (default: 10)"
     )
-    make.add_argument("--out", required=True, metavar="FOLDER", type=Path)
+    fetch = _add_action(
+        actions,
+        "download",
+        "fetch named corpora from their public homes into the cache",
+        DOWNLOAD_EXAMPLES,
+    )
+    fetch.add_argument("names", nargs="+", metavar="NAME")
+    path = _add_action(
+        actions, "path", "print the files of a named corpus, or the cache folder", PATH_EXAMPLES
+    )
+    path.add_argument("name", nargs="?", metavar="NAME")
+    make = _add_action(
+        actions,
+        "make",
+        "write text from a random automaton whose best possible perplexity is known exactly",
+        MAKE_EXAMPLES,
+    )
+    make.add_argument(
+        "--out",
+        required=True,
+        metavar="FOLDER",
+        type=Path,
+        help="for train.txt, valid.txt, test.txt and automaton.json with the exact entropy rate",
+    )
     make.add_argument(
         "--tokens", type=int, default=100_000, help="of train (default: 100000); valid, test: a tenth"
     )
@@ -71,6 +121,17 @@ def add(subparsers: Any) -> None:
     ):
         action.add_argument("--json", action="store_true", help="print one JSON object")
         action.set_defaults(run=function)
+
+
+def _add_action(actions: Any, name: str, does: str, examples: str) -> argparse.ArgumentParser:
+    """Add an action with its examples to the command."""
+    return actions.add_parser(
+        name,
+        help=does,
+        description=f"{does[0].upper()}{does[1:]}.",
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def _add_own_text_options(parser: argparse.ArgumentParser) -> None:
@@ -99,9 +160,10 @@ def _options(arguments: argparse.Namespace) -> dict[str, Any]:
 def run_list(arguments: argparse.Namespace) -> int:
     """List the corpora known by name."""
     from tslm.corpus import embedded
-    from tslm.corpus.named import NAMED, find_files
+    from tslm.corpus.named import NAMED, check_data_dir, find_files
     from tslm.errors import CorpusError
 
+    data_dir = check_data_dir(arguments.data_dir)
     rows = {
         embedded.NAME: {
             "title": "American Standard Version, public domain (the default)",
@@ -111,7 +173,7 @@ def run_list(arguments: argparse.Namespace) -> int:
     }
     for name, corpus in NAMED.items():
         try:
-            files = find_files(corpus, arguments.data_dir)
+            files = find_files(corpus, data_dir)
             where = "downloaded when first used" if files is None else str(files["train"].parent)
         except CorpusError as error:
             where = f"unusable: {error}"
@@ -191,14 +253,14 @@ def run_download(arguments: argparse.Namespace) -> int:
 def run_path(arguments: argparse.Namespace) -> int:
     """Print the files of a named corpus, or the cache folder."""
     from tslm.corpus.cache import cache_dir
-    from tslm.corpus.named import find_files, get_named, home_folder
+    from tslm.corpus.named import check_data_dir, find_files, get_named, home_folder
     from tslm.errors import CorpusError
 
     if arguments.name is None:
         print(json.dumps({"cache": str(cache_dir())}) if arguments.json else cache_dir())
         return 0
     named = get_named(arguments.name)
-    files = find_files(named, arguments.data_dir)
+    files = find_files(named, check_data_dir(arguments.data_dir))
     if files is None:
         raise CorpusError(
             f"the corpus {named.name} is not on this machine; run 'tslm data download {named.name}' to have it "

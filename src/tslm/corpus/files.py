@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
+import stat
 import sys
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -32,10 +32,16 @@ def find_own_files(paths: Sequence[str]) -> dict[str, list[Path]]:
     Raises:
         CorpusError: a path is missing, or a folder is not one with exactly one train, valid and test file.
     """
-    given = [Path(path).expanduser() for path in paths]
-    for path in given:
-        if not path.exists():
-            raise CorpusError(f"no such file or folder: {path}; check the path")
+    given: list[Path] = []
+    for path in map(Path, paths):
+        try:
+            given.append(path.expanduser())
+            given[-1].stat()
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise CorpusError(f"no such file or folder: {path}; check the path") from error
+        except (OSError, ValueError, RuntimeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            raise CorpusError(f"cannot read {path}: {reason}; check the path and its permissions") from error
     folders = [path for path in given if path.is_dir()]
     if not folders:
         return {ALL: given}
@@ -54,18 +60,50 @@ def read_files(paths: Sequence[Path]) -> Iterator[str]:
             yield from read_text(path, advance)
 
 
+def is_pipe(path: str) -> bool:
+    """Say whether a path is that of a pipe, such as the shell's ``<(zcat parts/*.gz)``."""
+    try:
+        return stat.S_ISFIFO(Path(path).stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
 @contextmanager
-def standard_input(paths: Sequence[str]) -> Generator[Path, None, None]:
-    """Yield a temporary file with all of standard input, since a text is read twice: for its hash and for itself."""
-    if len(paths) > 1:
+def spooled(paths: Sequence[str]) -> Generator[list[str], None, None]:
+    """Yield the paths with a temporary file for standard input and for each pipe.
+
+    A text is read twice, for its hash and for itself, and what comes through a pipe comes once.
+
+    Raises:
+        CorpusError: standard input is one of several paths, or a temporary file cannot be written.
+    """
+    if STANDARD_INPUT in paths and len(paths) > 1:
         raise CorpusError(f"{STANDARD_INPUT} (standard input) stands among {len(paths)} paths; give it alone")
+    if not any(path == STANDARD_INPUT or is_pipe(path) for path in paths):
+        yield list(paths)
+        return
     with writing_cache():
         cache_dir().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache_dir(), prefix=".stdin.") as folder:
-            path = Path(folder) / "standard input"
-            with path.open("wb") as handle:
-                shutil.copyfileobj(sys.stdin.buffer, handle)
-            yield path
+            found: list[str] = []
+            for number, path in enumerate(paths, start=1):
+                if path == STANDARD_INPUT:
+                    found.append(_spool(sys.stdin.buffer.read, Path(folder) / "standard input"))
+                elif is_pipe(path):
+                    with Path(path).open("rb") as pipe:
+                        found.append(_spool(pipe.read, Path(folder) / f"pipe {number}"))
+                else:
+                    found.append(path)
+            yield found
+
+
+def _spool(read: Callable[[int], bytes], path: Path) -> str:
+    """Write all that comes through a stream to a file; return the file's path."""
+    with path.open("wb") as handle, show_bytes(f"reading {path.name}", total=None) as advance:
+        while block := read(1 << 20):
+            handle.write(block)
+            advance(len(block))
+    return str(path)
 
 
 def _find_splits(folder: Path) -> dict[str, list[Path]]:

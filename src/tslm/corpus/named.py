@@ -137,6 +137,24 @@ def get_named(name: str) -> NamedCorpus:
     return NAMED[name]
 
 
+def check_data_dir(data_dir: Path | str | None) -> Path | None:
+    """Return the folder with the files of named corpora that the user names.
+
+    Raises:
+        CorpusError: there is no such folder; other places would serve in silence.
+    """
+    if not data_dir:
+        return None
+    folder = Path(data_dir).expanduser()
+    try:
+        found = folder.is_dir()
+    except OSError:
+        found = False
+    if not found:
+        raise CorpusError(f"no folder at {folder} to look for corpora in; give --data-dir one that is there")
+    return folder
+
+
 def find_files(corpus: NamedCorpus, data_dir: Path | None) -> dict[str, Path] | None:
     """Return the files of a corpus by split, checked, or None if they are nowhere.
 

@@ -16,8 +16,8 @@ from tslm.config import check
 from tslm.corpus import embedded
 from tslm.corpus.cache import hash_file, prepare
 from tslm.corpus.encoding import FORMAT, SPLITS, Encoding, encode_text
-from tslm.corpus.files import STANDARD_INPUT, find_own_files, read_files, standard_input
-from tslm.corpus.named import NAMED, NamedCorpus, download_corpus, find_files
+from tslm.corpus.files import STANDARD_INPUT, find_own_files, is_pipe, read_files, spooled
+from tslm.corpus.named import NAMED, NamedCorpus, check_data_dir, download_corpus, find_files
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, nearest
 
@@ -118,16 +118,18 @@ def open_corpus(config: CorpusConfig | str, data_dir: Path | str | None = None) 
             cache, and at last in their public homes.
 
     Raises:
-        CorpusError: the corpus is unknown, missing or damaged, or the cache cannot be written.
+        CorpusError: the corpus is unknown, missing or damaged, ``data_dir`` is no folder, or the cache cannot
+            be written.
     """
     config = read_name(config) if isinstance(config, str) else config
+    data_dir = check_data_dir(data_dir)
     if config.path:
         return _open_own(config)
     _refuse_options(config)
     if config.name == embedded.NAME:
         return _open_embedded()
     if config.name in NAMED:
-        return _open_named(NAMED[config.name], Path(data_dir) if data_dir else None)
+        return _open_named(NAMED[config.name], data_dir)
     raise CorpusError(f"unknown corpus {config.name!r}: {nearest(config.name, NAMES)}")
 
 
@@ -135,9 +137,17 @@ def read_name(name: str, **options: Any) -> CorpusConfig:
     """Return the config of what a user calls a corpus: a name, or a path to own text, or ``-``."""
     if name in NAMES:
         return CorpusConfig(name=name, **options)
-    if name == STANDARD_INPUT or Path(name).exists() or "/" in name or "." in name:
+    if name == STANDARD_INPUT or "/" in name or "." in name or _exists(name):
         return CorpusConfig(path=(name,), **options)
     raise CorpusError(f"unknown corpus {name!r}, and no such file: {nearest(name, NAMES)}")
+
+
+def _exists(name: str) -> bool:
+    """Say whether there is a file of that name; one that is too long for any file is that of none."""
+    try:
+        return Path(name).exists()
+    except OSError:
+        return False
 
 
 def _refuse_options(config: CorpusConfig) -> None:
@@ -176,20 +186,19 @@ def _open_named(named: NamedCorpus, data_dir: Path | None) -> Corpus:
 
 
 def _open_own(config: CorpusConfig) -> Corpus:
-    # A recipe's `name = "ptb"` with another path must not pass for Penn Treebank in reports.
-    name = _name_of_path(config.path[0]) if config.name in NAMES else config.name
     options = asdict(config)
     encoding = Encoding(**{key: options[key] for key in Encoding.__dataclass_fields__})
-    if STANDARD_INPUT in config.path:
-        with standard_input(config.path) as path:
-            return _open_files(name, find_own_files((str(path),)), encoding)
-    return _open_files(name, find_own_files(config.path), encoding)
+    with spooled(config.path) as paths:
+        files = find_own_files(paths)
+        # A recipe's `name = "ptb"` with another path must not pass for Penn Treebank in reports.
+        name = _name_of_path(config.path[0]) if config.name in NAMES else config.name
+        return _open_files(name, files, encoding)
 
 
 def _name_of_path(path: str) -> str:
-    return (
-        "standard input" if path == STANDARD_INPUT else Path(path).resolve().name.split(".")[0] or "own text"
-    )
+    if path == STANDARD_INPUT:
+        return "standard input"
+    return "pipe" if is_pipe(path) else Path(path).resolve().name.split(".")[0] or "own text"
 
 
 def _open_files(name: str, files: Mapping[str, list[Path]], encoding: Encoding) -> Corpus:
