@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import stat
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tslm.errors import TslmError
-from tslm.files import whole, write_text
+from tslm.files import to_json, whole, write_text
 
 
 def test_a_file_appears_whole(tmp_path: Path) -> None:
@@ -21,7 +22,7 @@ def test_a_file_appears_whole(tmp_path: Path) -> None:
 def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "text.txt"
     write_text(path, "old")
-    with pytest.raises(KeyboardInterrupt), whole(path) as temporary:
+    with pytest.raises(KeyboardInterrupt), whole(path) as temporary:  # noqa: PT012
         temporary.write_text("ne")
         raise KeyboardInterrupt
     assert path.read_text() == "old"
@@ -34,6 +35,11 @@ def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(TslmError, match=r"cannot write .*text.txt: No space left on device"), whole(path):
         raise OSError(28, os.strerror(28))
     assert path.read_text() == "old"
+
+
+def test_json_says_null_for_what_it_cannot_say() -> None:
+    value = {"a": [1.5, math.inf], "b": {"c": math.nan}, "d": ("é", None, True, 3)}
+    assert to_json(value) == '{"a": [1.5, null], "b": {"c": null}, "d": ["é", null, true, 3]}'
 
 
 def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 from tslm.errors import TslmError
 
@@ -44,6 +47,21 @@ def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8, whole or not at all."""
     with whole(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Return plain values as JSON; what is not finite, which JSON cannot say, becomes null."""
+    return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(entry) for key, entry in cast(dict[str, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in cast(list[Any], value)]
+    return value
 
 
 def _sync(path: Path) -> None:

@@ -77,16 +77,31 @@ def test_exact_variants_are_linear_in_every_words_factor(variant) -> None:
         torch.testing.assert_close(last_state(mixed), 3 * last_state(one) - 2 * last_state(two))
 
 
+@pytest.mark.parametrize("rank", [16, 256])
+def test_bounded_weights_are_bounded_from_the_start(rank) -> None:
+    torch.manual_seed(0)
+    cell = TslmCell(8, rank, variant="bounded").requires_grad_(False)
+    assert float(torch.linalg.matrix_norm(cell.W, 2)) > 1
+    assert float(torch.linalg.matrix_norm(cell.recurrent_weight(), 2)) == pytest.approx(0.98, rel=1e-3)
+
+
+def test_measuring_a_cell_does_not_change_it() -> None:
+    cell = TslmCell(8, 16, variant="bounded").train()
+    with torch.no_grad():
+        cell.W.add_(torch.randn(16, 16))
+    before_R = cell.left_R.clone()
+    cell.recurrent_weight()
+    assert torch.equal(cell.left_R, before_R)
+    cell(torch.randn(2, 1, 8), cell.start(1))
+    assert not torch.equal(cell.left_R, before_R)
+
+
 def test_bounded_states_stay_within_their_bound() -> None:
     torch.manual_seed(0)
-    cell = TslmCell(8, 16, variant="bounded", norm_limit=0.9)
-    with torch.no_grad():
-        cell.W.copy_(torch.randn(16, 16) * 3)
-    cell.train()
-    for _ in range(200):  # one power iteration each
-        cell.recurrent_weight()
+    cell = TslmCell(8, 16, variant="bounded", norm_limit=0.9).requires_grad_(False)
+    cell.W.copy_(torch.randn(16, 16) * 3)
+    cell.settle()
     cell.eval()
-    cell.requires_grad_(False)
     norm = float(torch.linalg.matrix_norm(cell.recurrent_weight(), 2))
     assert norm == pytest.approx(0.9, rel=1e-3)
     states_TBR, _ = cell(torch.randn(3000, 1, 8) * 10, cell.start(1))

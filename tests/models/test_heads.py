@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tslm.models.heads import Head, MixtureHead, log_probabilities, score_targets
+from tslm.models.heads import MixtureHead, SoftmaxHead, log_probabilities, score_targets
 
 
 def mix_slowly(latents_NKM, log_prior_NK, weight_VM, bias_V):
@@ -40,7 +40,7 @@ def test_mixture_of_one_identity_expert_is_the_softmax() -> None:
         mixture.latent.bias.zero_()
     torch.testing.assert_close(
         log_probabilities(*mixture(states_NR), weight_VM, bias_V),
-        log_probabilities(*Head(4, 4)(states_NR), weight_VM, bias_V),
+        log_probabilities(*SoftmaxHead(4, 4)(states_NR), weight_VM, bias_V),
     )
 
 
@@ -51,7 +51,7 @@ def test_a_mixture_escapes_the_rank_limit_of_the_softmax() -> None:
     mixture = MixtureHead(3, 3, experts=4).double()
     with torch.no_grad():
         mixture.latent.weight.mul_(5)
-    softmax_NV = log_probabilities(*Head(3, 3)(states_NR), weight_VM, bias_V)
+    softmax_NV = log_probabilities(*SoftmaxHead(3, 3)(states_NR), weight_VM, bias_V)
     mixture_NV = log_probabilities(*mixture(states_NR), weight_VM, bias_V)
     # Rank M + 2: M latents, the bias, and the normaliser of each row.
     assert torch.linalg.matrix_rank(softmax_NV) <= 5

@@ -26,6 +26,8 @@ def model(request) -> RecurrentModel:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
+    for layer in range(model.config.layers):
+        model.cell(layer).settle()
     return model
 
 

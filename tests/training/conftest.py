@@ -20,6 +20,7 @@ dropout_input = 0.1
 dropout_words = 0.05
 dropout_output = 0.1
 weight_drop = 0.1
+norm_limit = 1.2
 
 [train]
 epochs = 2
@@ -27,6 +28,7 @@ batch = 8
 window = 10
 learning_rate = 0.01
 checkpoint_steps = 5
+metric_steps = 4
 average = 0.9
 threads = 1
 

@@ -60,6 +60,16 @@ def test_wrong_recipes_are_named(tmp_path, text, message) -> None:
         read_recipe(write(tmp_path, text))
 
 
+@pytest.mark.parametrize("name", ["", ".", "x" * 300, "ptb", "recipes"])
+def test_what_is_no_recipe_is_told_in_one_line(name) -> None:
+    with pytest.raises(RecipeError, match="cannot read the recipe"):
+        read_recipe(Path(name))
+
+
+def test_the_projects_own_recipes_go_by_name() -> None:
+    assert read_recipe(Path("ptb/kn5")).kind == "kneser-ney"
+
+
 @pytest.mark.parametrize("override", ["seed=2", "train.seed", "=", "train.=1"])
 def test_wrong_overrides_are_named(tmp_path, override) -> None:
     with pytest.raises(RecipeError, match="is not of the form"):
@@ -78,6 +88,7 @@ def test_a_missing_recipe_is_named(tmp_path) -> None:
         ({"clip": 0.0}, "clip"),
         ({"warm_up": 1.0}, "warm_up"),
         ({"seed": -1}, "seed"),
+        ({"seed": 2**63}, "seed"),
     ],
 )
 def test_training_settings_are_checked(settings, message) -> None:

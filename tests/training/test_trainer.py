@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tslm.corpus.synthetic import AutomatonConfig, write_corpus
-from tslm.errors import RunError, Stopped
+from tslm.errors import RecipeError, RunError, Stopped
 from tslm.training import trainer as trainer_module
 from tslm.training.folder import locked, read_summary
 from tslm.training.run import load, train
@@ -64,26 +65,39 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(
 
 KILLER = """
 import os, signal, sys
-from tslm.training import checkpoint, trainer
+from tslm.training import run, trainer
 from tslm.training.run import train
 recipe, folder, place = sys.argv[1], sys.argv[2], int(sys.argv[3])
+name = sys.argv[4] if len(sys.argv) > 4 else "Trainer._step"
+owner = {"Trainer._step": trainer.Trainer, "Trainer._checkpoint": trainer.Trainer, "write_summary": run}[name]
+name = name.split(".")[-1]
 calls = 0
-original = trainer.Trainer._step
-def step(self, *arguments):
+original = getattr(owner, name)
+def step(*arguments):
     global calls
     calls += 1
     if calls == place:
         os.kill(os.getpid(), signal.SIGKILL)
-    return original(self, *arguments)
-trainer.Trainer._step = step
+    return original(*arguments)
+setattr(owner, name, step)
 train(recipe, folder)
 """
 
 
-@pytest.mark.parametrize("place", [3, 23, 64])
-def test_a_killed_run_goes_on_to_the_same_numbers(recipe_path, unbroken, tmp_path, place) -> None:
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [
+        (3, "Trainer._step"),  # before the first checkpoint
+        (64, "Trainer._step"),  # in the second epoch
+        (8, "Trainer._checkpoint"),  # at the end of an epoch: the model is saved, the training state is not
+        (1, "write_summary"),  # when all is done but told
+    ],
+)
+def test_a_killed_run_goes_on_to_the_same_numbers(recipe_path, unbroken, tmp_path, place, name) -> None:
     folder = tmp_path / "run"
-    killed = subprocess.run([sys.executable, "-c", KILLER, recipe_path, folder, str(place)], check=False)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLER, recipe_path, folder, str(place), name], check=False
+    )
     assert killed.returncode == -signal.SIGKILL
     assert read_summary(folder) is None
     train(recipe_path, folder)
@@ -122,13 +136,53 @@ def test_a_folder_in_use_is_refused(recipe_path, tmp_path) -> None:
         train(recipe_path, tmp_path / "run")
 
 
+def test_a_run_does_not_go_on_with_another_text(recipe_path, tmp_path) -> None:
+    text = tmp_path / "text"
+    shutil.copytree(recipe_path.parent, text)
+    folder, overrides = tmp_path / "run", [f"corpus.path={text}"]
+    train(recipe_path, folder, overrides=overrides)
+    lines = (text / "train.txt").read_text().splitlines()
+    (text / "train.txt").write_text("\n".join(reversed(lines)) + "\n")
+    with pytest.raises(RunError, match="another text"):
+        train(recipe_path, folder, overrides=overrides)
+    (folder / "summary.json").unlink()
+    with pytest.raises(RunError, match="another text"):
+        train(recipe_path, folder, overrides=overrides)
+
+
+def test_a_run_that_failed_before_it_learnt_leaves_its_folder_free(recipe_path, tmp_path) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(RecipeError, match="is not smaller than"):
+        train(recipe_path, folder, overrides=["objective.sampled=500"])
+    assert train(recipe_path, folder, overrides=["train.epochs=1"])["epochs"] == 1
+
+
+def test_a_lost_metrics_file_is_begun_anew(recipe_path, unbroken, tmp_path, monkeypatch) -> None:
+    folder = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer_module.Trainer, "stop_requested", True, raising=False)
+        patch.setattr(trainer_module.Trainer, "__setattr__", _keep_stopping)
+        with pytest.raises(Stopped):
+            train(recipe_path, folder)
+    (folder / "metrics.jsonl").unlink()
+    train(recipe_path, folder)
+    assert outcome(folder)[2] == unbroken[2]
+    assert metrics(folder)
+
+
+def _keep_stopping(self, name, value) -> None:
+    object.__setattr__(self, name, True if name == "stop_requested" else value)
+
+
 def test_a_damaged_training_state_is_named(recipe_path, tmp_path) -> None:
     folder = tmp_path / "run"
     train(recipe_path, folder)
     (folder / "summary.json").unlink()
     state = folder / "training_state.safetensors"
     state.write_bytes(state.read_bytes()[:100])
-    with pytest.raises(RunError, match=r"cannot read .*training_state.safetensors: it is damaged"):
+    with pytest.raises(
+        RunError, match=r"training_state.safetensors is damaged .* delete it to start the run anew"
+    ):
         train(recipe_path, folder)
 
 
@@ -187,6 +241,8 @@ def test_plateaus_divide_the_rate_and_patience_ends_the_run(recipe_path, tmp_pat
         "train.state=reset",
     ]
     summary = train(recipe_path, tmp_path / "run", overrides=overrides)
+    rates = [entry["learning_rate"] for entry in metrics(tmp_path / "run") if "learning_rate" in entry]
+    assert rates[-1] == pytest.approx(1e-9 / 4)
     assert summary["epochs"] < 9
     assert summary["epochs"] - summary["best_epoch"] == 2
 
@@ -197,7 +253,7 @@ DISTRIBUTED = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node"
 def test_two_processes_give_the_losses_of_one(recipe_path, tmp_path) -> None:
     # Dropout differs between processes by design; without it the two must agree.
     overrides = [
-        "train.epochs=1",
+        "train.epochs=2",
         "train.average=0.0",
         *(f"model.{key}=0.0" for key in ("dropout_input", "dropout_words", "dropout_output", "weight_drop")),
     ]
@@ -206,9 +262,14 @@ def test_two_processes_give_the_losses_of_one(recipe_path, tmp_path) -> None:
     command = ["-m", "tslm", "train", str(recipe_path), "--out", str(tmp_path / "two"), *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
     port = str(20_000 + os.getpid() % 20_000)
-    subprocess.run(
-        [*DISTRIBUTED, port, *command], check=True, env=environment, capture_output=True, timeout=250
-    )
+
+    def run_both() -> None:
+        subprocess.run(
+            [*DISTRIBUTED, port, *command], check=True, env=environment, capture_output=True, timeout=250
+        )
+
+    run_both()
+    run_both()  # a finished run is read, by both
     double = read_summary(tmp_path / "two")
     assert double is not None
     assert double["valid"]["perplexity"] == pytest.approx(single["valid"]["perplexity"], rel=1e-5)

@@ -30,17 +30,22 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    import json
     from pathlib import Path
 
-    from tslm.reports.tables import print_perplexity
+    from tslm.files import to_json
+    from tslm.reports.tables import print_perplexity, show_count
     from tslm.training.run import evaluate_run
 
-    report = evaluate_run(
-        Path(arguments.run_folder), split=arguments.split, text=arguments.text, data_dir=arguments.data_dir
-    )
+    with show_count("reading", "tokens") as tick:
+        report = evaluate_run(
+            Path(arguments.run_folder),
+            split=arguments.split,
+            text=arguments.text,
+            data_dir=arguments.data_dir,
+            tick=tick,
+        )
     if arguments.json:
-        print(json.dumps(report))
+        print(to_json(report))
     else:
         print_perplexity(report)
     return 0

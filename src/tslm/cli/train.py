@@ -41,16 +41,17 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    import json
     from pathlib import Path
 
+    from tslm.files import to_json
     from tslm.reports.page import write_report
     from tslm.reports.tables import print_summary
     from tslm.training.progress import Terminal, Watcher
+    from tslm.training.recipe import is_trained, read_recipe
     from tslm.training.run import run_folder, train
 
     overrides = list(arguments.overrides)
-    if arguments.threads is not None:
+    if arguments.threads is not None and is_trained(read_recipe(Path(arguments.recipe), overrides).kind):
         overrides.append(f"train.threads={arguments.threads}")
     watcher: Watcher = Terminal()
     if arguments.tensorboard is not None:
@@ -65,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     page = write_report(folder)
     if arguments.json:
-        print(json.dumps(summary))
+        print(to_json(summary))
     else:
         print_summary(summary)
         print(f"{folder} holds the model; {page} shows the run")

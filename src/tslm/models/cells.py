@@ -44,6 +44,9 @@ class Cell(nn.Module, ABC):
     def recurrent_weight(self) -> Tensor:
         """Return W, the hidden-to-hidden matrix, as the recurrence uses it when not training."""
 
+    def settle(self, iterations: int = 500) -> None:
+        """Bring what the cell follows of its weights up to date; most cells follow nothing."""
+
     def dropped(self, W: Tensor) -> Tensor:
         """Return W with entries dropped for this window while training."""
         return F.dropout(W, self.weight_drop, self.training and self.weight_drop > 0)
@@ -60,7 +63,8 @@ class TslmCell(Cell):
     | ``normalised`` | learnt | U α + c | h / sqrt(1 + mean h²) | no |
 
     ``bounded`` is exact because tanh acts on each word alone, so f(α) is just another vector of that word, and the
-    limit only chooses W. It cannot overflow: |f| ≤ 1 and ‖W‖ < 1 keep ‖h‖ below ‖b‖ / (1 − ‖W‖). ``normalised``
+    limit only chooses W. It cannot overflow: |f| ≤ 1 and ‖W‖ < 1 keep ‖h‖ below ‖b‖ / (1 − ‖W‖) (while training,
+    up to the lag of the power iteration that follows ‖W‖, and to ``weight_drop``, which acts after it). ``normalised``
     is not: the divisor depends on the whole history, so h is no longer multilinear in the words.
 
     Except in ``pure``, the units start as two kinds. *Writing* units have W = 0 and b = 1: their state is the
@@ -100,6 +104,7 @@ class TslmCell(Cell):
         self.register_buffer(
             "left_R", F.normalize(torch.ones(rank), dim=0), persistent=self.norm_limit is not None
         )
+        self.settle()
 
     @torch.no_grad()
     def _start_linear(self, holding: int) -> None:
@@ -131,16 +136,23 @@ class TslmCell(Cell):
             return self.W
         with torch.no_grad():
             right_R = F.normalize(self.W.t() @ self.left_R, dim=0)
-            left_R = F.normalize(self.W @ right_R, dim=0)
-            if self.training:
-                self.left_R.copy_(left_R)
-        norm = torch.dot(left_R, self.W @ right_R)
+        norm = torch.dot(self.left_R, self.W @ right_R)
         return self.W * (self.norm_limit / norm.clamp(min=self.norm_limit))
+
+    @torch.no_grad()
+    def settle(self, iterations: int = 500) -> None:
+        """Bring the followed singular vector of W to its place; one iteration per step then keeps it there."""
+        if self.norm_limit is not None:
+            for _ in range(iterations):
+                right_R = F.normalize(self.W.t() @ self.left_R, dim=0)
+                self.left_R = F.normalize(self.W @ right_R, dim=0)
 
     def forward(
         self, inputs_TBM: Float[Tensor, "T B M"], state: CellState
     ) -> tuple[Float[Tensor, "T B R"], CellState]:
         """Read a window of word vectors."""
+        if self.training:
+            self.settle(1)
         states_TBR, transfer_BR = multiplicative_scan(
             self.factors(inputs_TBM),
             state[0],

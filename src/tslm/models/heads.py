@@ -6,18 +6,29 @@ p(w) = Σ_k π_k softmax(V z_k + bias)[w]. The softmax head is the case K = 1.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-class Head(nn.Module):
+class Head(nn.Module, ABC):
     """Latents from a state; the output matrix V itself belongs to the model, which may tie it to the embedding."""
+
+    @abstractmethod
+    def forward(
+        self, states_NR: Float[Tensor, "N R"]
+    ) -> tuple[Float[Tensor, "N K M"], Float[Tensor, "N K"] | None]:
+        """Return the K latents of each state, and the logarithm of their prior (None where K = 1)."""
+
+
+class SoftmaxHead(Head):
+    """One softmax."""
 
     def __init__(self, rank: int, embedding: int) -> None:
         super().__init__()
-        self.embedding = embedding
         self.projection = nn.Linear(rank, embedding, bias=False) if rank != embedding else None
 
     def forward(
@@ -37,7 +48,8 @@ class MixtureHead(Head):
     def __init__(
         self, rank: int, embedding: int, *, experts: int, activation: str = "tanh", dropout: float = 0.0
     ) -> None:
-        super().__init__(embedding, embedding)
+        super().__init__()
+        self.embedding = embedding
         self.experts = experts
         self.activation = activation
         self.dropout = dropout

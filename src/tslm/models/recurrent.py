@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -25,7 +26,7 @@ from tslm.models.cells import (
     TslmCell,
     Variant,
 )
-from tslm.models.heads import Head, MixtureHead, log_probabilities, score_targets
+from tslm.models.heads import Head, MixtureHead, SoftmaxHead, log_probabilities, score_targets
 from tslm.models.weights import load_weights, save_weights
 
 
@@ -139,7 +140,7 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
         self.bias = nn.Parameter(torch.zeros(V))
         self.cells = nn.ModuleList(_cell(config, M if layer == 0 else R) for layer in range(config.layers))
         self.head: Head = (
-            Head(R, M)
+            SoftmaxHead(R, M)
             if config.head == "softmax"
             else MixtureHead(
                 R, M, experts=config.experts, activation=config.latent, dropout=config.dropout_latent
@@ -227,6 +228,8 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
         shapes = {key: (tensor.dtype, tuple(tensor.shape)) for key, tensor in model.state_dict().items()}
         weights: Mapping[str, Any] = load_weights(folder, shapes)
         model.load_state_dict(weights)
+        for layer in range(config.layers):
+            model.cell(layer).settle()
         return model.eval()
 
     def cell(self, layer: int) -> Cell:
@@ -260,16 +263,14 @@ def _mask(shape: tuple[int, ...], chance: float, like: Tensor) -> Tensor:
     return like.new_empty(shape).bernoulli_(1 - chance).div_(1 - chance)
 
 
-class _evaluating:  # noqa: N801
+@contextmanager
+def _evaluating(module: nn.Module) -> Generator[None, None, None]:
     """Turn dropout off inside a block, and back to what it was after it."""
-
-    def __init__(self, module: nn.Module) -> None:
-        self.module, self.was = module, module.training
-
-    def __enter__(self) -> None:
-        if self.was:
-            self.module.eval()
-
-    def __exit__(self, *_: object) -> None:
-        if self.was:
-            self.module.train()
+    was = module.training
+    if was:
+        module.eval()
+    try:
+        yield
+    finally:
+        if was:
+            module.train()

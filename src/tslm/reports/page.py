@@ -13,6 +13,7 @@ import tomli_w
 from tslm.errors import RunError
 from tslm.files import write_text
 from tslm.reports.curves import draw_curves
+from tslm.reports.tables import show_number
 from tslm.training.folder import METRICS, read_summary
 
 REPORT = "report.html"
@@ -43,8 +44,11 @@ def write_report(folder: Path) -> Path:
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Return the lines of ``metrics.jsonl``, none where the model was counted, not trained."""
     path = folder / METRICS
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    return [json.loads(line) for line in lines]
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines]
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot read {path}: {error}; delete it, the run can do without it") from error
 
 
 def make_page(title: str, body: str) -> str:
@@ -75,9 +79,9 @@ def make_run(summary: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -
         [
             split,
             f"{summary[split]['tokens']:,}",
-            f"{summary[split]['perplexity']:.2f}",
-            f"{summary[split]['perplexity_reset']:.2f}",
-            f"{summary[split]['bits_per_word']:.3f}",
+            show_number(summary[split]["perplexity"]),
+            show_number(summary[split]["perplexity_reset"]),
+            show_number(summary[split]["bits_per_word"], 3),
         ]
         for split in ("valid", "test")
     ]

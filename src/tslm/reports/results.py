@@ -7,6 +7,7 @@ kept under ``results/`` first.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from tslm.errors import RunError
 from tslm.files import write_text
 from tslm.reports.paper import TABLE_2
+from tslm.reports.tables import show_number
 from tslm.training.folder import METRICS, RECIPE, SUMMARY, read_summary
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -28,7 +30,7 @@ def collect(folder: Path) -> list[tuple[str, str, dict[str, Any]]]:
         except (OSError, ValueError) as error:
             raise RunError(f"cannot read {path}: {error}") from error
         found.append((path.parent.parent.name, path.parent.name, summary))
-    return sorted(found, key=lambda row: (row[0], -row[2]["test"]["perplexity"]))
+    return sorted(found, key=lambda row: (row[0], -(row[2]["test"]["perplexity"] or math.inf)))
 
 
 def keep(run: Path, folder: Path) -> Path:
@@ -57,8 +59,8 @@ def make_markdown(folder: Path) -> str:
             run,
             _size(summary["recipe"]["model"]),
             f"{summary['parameters']:,}",
-            f"{summary['valid']['perplexity']:.2f}",
-            f"**{summary['test']['perplexity']:.2f}**",
+            show_number(summary["valid"]["perplexity"]),
+            f"**{show_number(summary['test']['perplexity'])}**",
             f"{paper.test}" if paper is not None and paper.test is not None else "–",
             _duration(summary["seconds"]),
         ]

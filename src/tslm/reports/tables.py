@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
+
+
+@contextmanager
+def show_count(what: str, unit: str) -> Generator[Callable[[int], None], None, None]:
+    """Show, on a terminal, how many of something have been done and how fast; yield what to tell the number to."""
+    progress = Progress(
+        TextColumn(what),
+        SpinnerColumn(),
+        TextColumn("{task.completed:,.0f} " + unit),
+        TextColumn("{task.speed:,.0f}/s"),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    if not progress.console.is_terminal:
+        yield lambda number: None  # noqa: ARG005
+        return
+    with progress:
+        task = progress.add_task(what, total=None)
+        yield lambda number: progress.advance(task, number)
+
+
+def show_number(value: float | None, digits: int = 2) -> str:
+    """Return a perplexity as text; what JSON could not hold was infinite."""
+    return "∞" if value is None or math.isinf(value) else f"{value:.{digits}f}"
 
 
 def print_summary(summary: Mapping[str, Any]) -> None:
@@ -19,9 +46,9 @@ def print_summary(summary: Mapping[str, Any]) -> None:
         table.add_row(
             split,
             f"{report['tokens']:,}",
-            f"{report['perplexity']:.2f}",
-            f"{report['perplexity_reset']:.2f}",
-            f"{report['bits_per_word']:.3f}",
+            show_number(report["perplexity"]),
+            show_number(report["perplexity_reset"]),
+            show_number(report["bits_per_word"], 3),
         )
     console = Console()
     console.print(table)
@@ -41,9 +68,9 @@ def print_perplexity(report: Mapping[str, Any]) -> None:
     )
     table.add_column(style="bold")
     table.add_column()
-    table.add_row("perplexity", f"{report['perplexity']:.4f}")
-    table.add_row("reset per line", f"{report['perplexity_reset']:.4f}")
-    table.add_row("bits per word", f"{report['bits_per_word']:.4f}")
+    table.add_row("perplexity", show_number(report["perplexity"], 4))
+    table.add_row("reset per line", show_number(report["perplexity_reset"], 4))
+    table.add_row("bits per word", show_number(report["bits_per_word"], 4))
     table.add_row("tokens", f"{report['tokens']:,} in {report['lines']:,} lines")
     table.add_row(
         "vocabulary", f"{report['vocabulary']:,} words, {report['unk_share']:.2%} of the tokens <unk>"

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.torch import load
 from torch import Tensor, nn
 
 from tslm.errors import RunError
-from tslm.models.weights import load_weights, save_weights
+from tslm.models.weights import save_weights
 
 STATE = "training_state.safetensors"
 
@@ -42,6 +43,8 @@ class Position:
     """How long metrics.jsonl was: what stands beyond it was written by a part that is now repeated."""
     seconds: float = 0.0
     """The time spent training, over all sessions."""
+    fingerprint: str = ""
+    """The corpus that is being learnt."""
 
 
 def save_checkpoint(folder: Path, position: Position, tensors: Mapping[str, Tensor]) -> None:
@@ -49,18 +52,15 @@ def save_checkpoint(folder: Path, position: Position, tensors: Mapping[str, Tens
     save_weights(folder, tensors, STATE, note=json.dumps(asdict(position)))
 
 
-def load_checkpoint(folder: Path) -> tuple[Position, dict[str, Tensor]] | None:
-    """Read the training state, or return None where a run has not reached its first checkpoint."""
-    path = folder / STATE
-    if not path.exists():
-        return None
-    tensors = load_weights(folder, name=STATE)
+def read_checkpoint(data: bytes, path: Path) -> tuple[Position, dict[str, Tensor]]:
+    """Return the training state that a file's bytes hold; ``path`` is for error messages."""
     try:
-        with safe_open(path, "pt") as file:  # pyright: ignore[reportUnknownVariableType]
-            note: str = file.metadata()["note"]
-        return Position(**json.loads(note)), tensors
+        tensors = load(data)
+        # A safetensors file begins with the length of its JSON header.
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        return Position(**json.loads(header["__metadata__"]["note"])), tensors
     except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{path} is no training state ({error}); delete it to start the run anew") from error
+        raise RunError(f"{path} is damaged ({error}); delete it to start the run anew") from error
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

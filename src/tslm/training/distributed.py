@@ -40,6 +40,16 @@ class Group:
         distributed.all_gather(parts, tensor.contiguous())
         return parts
 
+    def share_bytes(self, data: bytes) -> bytes:
+        """Return the leading process's bytes everywhere."""
+        if self.world == 1:
+            return data
+        size = int(self.share(float(len(data))))
+        tensor = torch.frombuffer(bytearray(data or size), dtype=torch.uint8) if size else torch.empty(0)
+        if size:
+            distributed.broadcast(tensor, src=0)
+        return bytes(tensor.numpy())
+
     def share(self, value: float) -> float:
         """Return the leading process's value everywhere."""
         if self.world == 1:

@@ -12,7 +12,9 @@ from filelock import FileLock, Timeout
 
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RunError, TslmError
-from tslm.files import write_text
+from tslm.files import to_json, write_text
+from tslm.models.weights import WEIGHTS
+from tslm.training.checkpoint import STATE
 from tslm.training.recipe import Recipe, read_recipe, recipe_tables, write_recipe
 
 RECIPE = "recipe.toml"
@@ -45,7 +47,9 @@ def locked(folder: Path) -> Generator[None, None, None]:
 def prepare(folder: Path, recipe: Recipe, vocabulary: Vocabulary) -> None:
     """Write recipe and vocabulary, or check that the folder holds a run of the very same recipe."""
     path = folder / RECIPE
-    if path.exists():
+    # A run that failed before it had learnt anything leaves nothing that a changed recipe could spoil.
+    begun = any((folder / name).exists() for name in (WEIGHTS, STATE, SUMMARY))
+    if begun and path.exists():
         before, now = recipe_tables(read_recipe(path)), recipe_tables(recipe)
         if before != now:
             changed = sorted(
@@ -88,16 +92,19 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
     """Return the summary of a finished run, or None where the run is not finished."""
     path = folder / SUMMARY
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        summary = json.loads(path.read_text(encoding="utf-8"))
+        if not {"kind", "corpus", "recipe", "valid", "test"} <= summary.keys():
+            raise ValueError("it is no summary of a run")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, AttributeError) as error:
         raise RunError(f"cannot read {path}: {error}; delete it and run tslm train again") from error
+    return summary
 
 
 def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
     """Write ``summary.json``; with it a run is finished."""
-    write_text(folder / SUMMARY, json.dumps(summary, indent=2, ensure_ascii=False) + "\n")
+    write_text(folder / SUMMARY, to_json(dict(summary), indent=2) + "\n")
 
 
 class Metrics:
@@ -107,12 +114,12 @@ class Metrics:
         """Open the file and cut it back to ``keep_bytes``: what the resumed run is going to repeat."""
         self.path = folder / METRICS
         with self.path.open("ab") as file:
-            file.truncate(keep_bytes)
+            file.truncate(min(keep_bytes, self.size))
 
     def append(self, entry: Mapping[str, Any]) -> None:
         """Add one line."""
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
+            file.write(to_json(dict(entry)) + "\n")
 
     @property
     def size(self) -> int:

@@ -42,6 +42,10 @@ class ObjectiveConfig:
         )
 
 
+TINY = 1e-30
+"""Probabilities below it are formed from logits: single precision ends soon after."""
+
+
 @dataclass(frozen=True)
 class Candidates:
     """The words that one step sums over. ``None`` for ``words_C`` means the whole vocabulary."""
@@ -160,7 +164,14 @@ class _CandidateCrossEntropy(torch.autograd.Function):
             logits_nC[rows, columns_N[part][present].repeat_interleave(K)] = -math.inf
             torch.softmax(logits_nC, dim=1, out=logits_nC)
             probability_nK = logits_nC[:, C].clone().view(n, K)
-            joint_nK = log_prior_NK[part] + probability_nK.log()
+            log_nK = probability_nK.log()
+            tiny = (probability_nK < TINY).view(-1).nonzero().squeeze(1)
+            if len(tiny):
+                # Too small for its logarithm: go back from the row's largest probability to its partition function.
+                largest, column = logits_nC[tiny].max(1)
+                logit = (latents_nM[tiny] * weight_CM[column]).sum(1) + offset_C[column]
+                log_nK.view(-1)[tiny] = target_nK.view(-1)[tiny] - logit + largest.log()
+            joint_nK = log_prior_NK[part] + log_nK
             log_likelihood_n = joint_nK.logsumexp(1)
             total -= log_likelihood_n.sum(dtype=torch.float64)
             posterior_nK = (joint_nK - log_likelihood_n.unsqueeze(1)).exp()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
@@ -16,14 +17,17 @@ from tslm.training.checkpoint import Position
 class Watcher:
     """Is told of every step and every epoch; this one shows nothing."""
 
-    def step(self, position: Position, total: int, loss: float, tokens: int) -> None:
-        """A step is done."""
+    def step(self, position: Position, total: int, measured: Mapping[str, float]) -> None:
+        """A step is done; ``measured`` has at least ``loss``, ``tokens`` and ``gradient_norm``."""
 
     def epoch(self, position: Position, epochs: int, train: float, valid: float) -> None:
         """An epoch is done."""
 
     def close(self) -> None:
-        """The run has ended."""
+        """The training has ended."""
+
+    def tell(self, line: str) -> None:
+        """Something else that takes its time has begun."""
 
 
 class Terminal(Watcher):
@@ -46,13 +50,13 @@ class Terminal(Watcher):
         self.tokens = self.first_step = 0
         self.smooth: float | None = None
 
-    def step(self, position: Position, total: int, loss: float, tokens: int) -> None:
+    def step(self, position: Position, total: int, measured: Mapping[str, float]) -> None:
         """Move the bar; off a terminal, now and then print a line."""
-        now = time.perf_counter()
+        now, loss = time.perf_counter(), measured["loss"]
         if self.smooth is None:
             self.smooth, self.first_step = loss, position.step - 1
         self.smooth += 0.02 * (loss - self.smooth)
-        self.tokens += tokens
+        self.tokens += int(measured["tokens"])
         rate = self.tokens / max(now - self.began, 1e-9)
         perplexity = math.exp(min(self.smooth, 700))
         if self.live:
@@ -85,6 +89,10 @@ class Terminal(Watcher):
     def close(self) -> None:
         """Take the live line away."""
         self.progress.stop()
+
+    def tell(self, line: str) -> None:
+        """Print the line."""
+        self._print(line)
 
     def _print(self, line: str) -> None:
         if self.live:

@@ -35,7 +35,7 @@ class TrainConfig:
     """Carry the state from window to window, or start anew at each (then T is the order n of the tensor)."""
 
     optimiser: Literal["adamw", "sgd"] = "adamw"
-    """AdamW with the schedule below, or SGD whose rate is divided by four when validation stops improving."""
+    """AdamW, or plain SGD (which goes well with ``schedule = "plateau"``)."""
 
     learning_rate: float = 0.003
     """The highest learning rate."""
@@ -47,7 +47,7 @@ class TrainConfig:
     """After the warm-up: fall to zero along a cosine, stay, or divide by four when validation gets worse."""
 
     weight_decay: float = 0.0
-    """AdamW's decay of matrices; vectors are never decayed."""
+    """The optimiser's decay of matrices; vectors are never decayed."""
 
     beta2: float = 0.99
     """AdamW's memory of squared gradients."""
@@ -59,13 +59,16 @@ class TrainConfig:
     """The decay of an exponential average of the weights, which is then what is validated and saved; 0 for none."""
 
     activation_penalty: float = 0.0
-    """The weight of the mean square of the (dropped-out) last states."""
+    """The weight of the mean square of what the head makes of the (dropped-out) last states, its latents."""
 
     change_penalty: float = 0.0
     """The weight of the mean square of the change of the last state from word to word."""
 
     patience: int = 0
     """Stop after this many epochs without a better validation perplexity; 0 never stops early."""
+
+    metric_steps: int = 100
+    """How many steps lie between two lines of ``metrics.jsonl``."""
 
     checkpoint_steps: int = 500
     """How many steps may be lost when the run is killed."""
@@ -77,12 +80,13 @@ class TrainConfig:
     """How many threads to compute with; 0 takes what PyTorch takes. Results repeat bit for bit for a fixed number."""
 
     def __post_init__(self) -> None:
-        for key in ("epochs", "batch", "window", "checkpoint_steps"):
+        for key in ("epochs", "batch", "window", "metric_steps", "checkpoint_steps"):
             value = getattr(self, key)
             check(value >= 1, f"train.{key} = {value} must be 1 or more")
         for key in ("weight_decay", "activation_penalty", "change_penalty", "patience", "seed", "threads"):
             value = getattr(self, key)
             check(value >= 0, f"train.{key} = {value} must not be negative")
+        check(self.seed < 2**63, f"train.seed = {self.seed} is too large; take one below 2^63")
         for key in ("learning_rate", "clip"):
             value = getattr(self, key)
             check(value > 0, f"train.{key} = {value} must be positive")
@@ -142,8 +146,11 @@ def recipe_folder() -> Path:
 
 def find_recipe(name: Path) -> Path:
     """Return ``name`` if it is a file, else the project's own recipe of that name (``ptb/kn5``), else ``name``."""
-    own = recipe_folder() / name.with_suffix(".toml")
-    return own if not name.exists() and own.exists() else name
+    own = recipe_folder() / (name if name.suffix == ".toml" else f"{name}.toml")
+    try:
+        return own if not name.exists() and own.exists() else name
+    except OSError:  # a name too long for a file
+        return name
 
 
 def make_recipe(tables: Mapping[str, Any]) -> Recipe:

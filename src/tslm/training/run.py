@@ -6,7 +6,7 @@ import platform
 import resource
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ import torch
 
 from tslm.corpus.reading import encode_file
 from tslm.corpus.sources import Corpus, open_corpus
-from tslm.errors import RunError
-from tslm.evaluation.perplexity import evaluate
+from tslm.errors import CorpusError, RunError
+from tslm.evaluation.perplexity import Tick, evaluate
 from tslm.models.base import LanguageModel
 from tslm.models.registry import model_class
 from tslm.training.distributed import Group, joined_group
@@ -76,14 +76,23 @@ def train(
     else:
         folder = run_folder(recipe, out, overrides)
         recipe = read_recipe(Path(recipe), overrides)
+    # A relative path would lead nowhere once the run is opened from another folder.
+    paths = tuple(path if path == "-" else str(Path(path).resolve()) for path in recipe.corpus.path)
+    recipe = replace(recipe, corpus=replace(recipe.corpus, path=paths))
+    corpus = open_corpus(recipe.corpus, data_dir=data_dir)
     with joined_group() as group:
         if not group.leads:
-            corpus = open_corpus(recipe.corpus, data_dir=data_dir)
+            if group.share(0.0):
+                return {}
             return _train(recipe, corpus, folder, group, Watcher())
         with locked(folder):
-            finished = read_summary(folder)
-            corpus = open_corpus(recipe.corpus, data_dir=data_dir)
             prepare(folder, recipe, corpus.vocabulary)
+            finished = read_summary(folder)
+            if finished is not None and finished["corpus"]["fingerprint"] != corpus.fingerprint:
+                raise RunError(
+                    f"{folder} holds a run on another text: its fingerprint differs; choose another folder with --out"
+                )
+            group.share(float(finished is not None))
             return finished or _train(recipe, corpus, folder, group, watcher or Watcher())
 
 
@@ -109,6 +118,7 @@ def _train(recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: 
             "tokens_per_second": position.epoch * len(corpus.splits["train"]) / max(seconds, 1e-9),
             "threads": torch.get_num_threads(),
         }
+        watcher.tell("measuring the perplexity of valid and test")
         model = load(folder)
     else:
         model = model_class(recipe.kind).fit(recipe.model, corpus)  # type: ignore[attr-defined]
@@ -137,7 +147,12 @@ def _train(recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: 
 
 
 def evaluate_run(
-    folder: Path, *, split: str = "test", text: str | None = None, data_dir: str | Path | None = None
+    folder: Path,
+    *,
+    split: str = "test",
+    text: str | None = None,
+    data_dir: str | Path | None = None,
+    tick: Tick | None = None,
 ) -> dict[str, Any]:
     """Measure a run's model on a split of its own corpus, or on another text encoded with its vocabulary.
 
@@ -147,7 +162,12 @@ def evaluate_run(
     recipe, vocabulary = open_run(folder)
     model = model_class(recipe.kind).load(folder, recipe.model, vocabulary)
     if text is None:
-        corpus = open_corpus(recipe.corpus, data_dir=data_dir)
+        try:
+            corpus = open_corpus(recipe.corpus, data_dir=data_dir)
+        except CorpusError as error:
+            raise RunError(
+                f"the corpus of {folder} is not here ({error}); or give a text with --text"
+            ) from error
         if corpus.vocabulary != vocabulary:
             raise RunError(
                 f"the corpus {corpus.name!r} found here has another vocabulary than {folder} was trained with; "
@@ -162,5 +182,5 @@ def evaluate_run(
         "corpus": name,
         "fingerprint": fingerprint,
         "split": split,
-        **asdict(evaluate(model, ids)),
+        **asdict(evaluate(model, ids, tick=tick)),
     }

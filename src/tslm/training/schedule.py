@@ -31,14 +31,14 @@ def learning_rate(config: TrainConfig, step: int, steps: int, plateaus: int) -> 
 
 
 def make_optimiser(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Return AdamW (decaying matrices only) or plain SGD over a model's parameters."""
+    """Return AdamW or plain SGD, decaying matrices only, over a model's parameters."""
     parameters = list(model.parameters())
-    if config.optimiser == "sgd":
-        return torch.optim.SGD(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
     matrices = [parameter for parameter in parameters if parameter.dim() >= 2]
     vectors = [parameter for parameter in parameters if parameter.dim() < 2]
     groups = [
         {"params": matrices, "weight_decay": config.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
     ]
+    if config.optimiser == "sgd":
+        return torch.optim.SGD(groups, lr=config.learning_rate)
     return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, config.beta2), fused=True)

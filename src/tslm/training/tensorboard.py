@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from tslm.errors import UnsupportedError
@@ -20,16 +21,21 @@ class TensorBoard(Watcher):
         self.writer = SummaryWriter(folder)
         self.then = then
 
-    def step(self, position: Position, total: int, loss: float, tokens: int) -> None:
-        """Write the loss."""
-        self.writer.add_scalar("loss", loss, position.step)
-        self.then.step(position, total, loss, tokens)
+    def step(self, position: Position, total: int, measured: Mapping[str, float]) -> None:
+        """Write the loss and the norms."""
+        for name, value in measured.items():
+            self.writer.add_scalar(name, value, position.step)
+        self.then.step(position, total, measured)
 
     def epoch(self, position: Position, epochs: int, train: float, valid: float) -> None:
         """Write the perplexities."""
         self.writer.add_scalar("perplexity/train", train, position.epoch)
         self.writer.add_scalar("perplexity/valid", valid, position.epoch)
         self.then.epoch(position, epochs, train, valid)
+
+    def tell(self, line: str) -> None:
+        """Pass the line on."""
+        self.then.tell(line)
 
     def close(self) -> None:
         """Flush what was written."""

@@ -6,6 +6,8 @@ import math
 import signal
 import threading
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +21,12 @@ from tslm.errors import RunError, Stopped
 from tslm.evaluation.perplexity import evaluate
 from tslm.models.recurrent import RecurrentModel
 from tslm.training.checkpoint import (
+    STATE,
     Position,
-    load_checkpoint,
     module_tensors,
     optimiser_tensors,
     part,
+    read_checkpoint,
     restore_optimiser,
     save_checkpoint,
 )
@@ -33,9 +36,6 @@ from tslm.training.objective import Objective
 from tslm.training.progress import Watcher
 from tslm.training.recipe import Recipe
 from tslm.training.schedule import learning_rate, make_optimiser
-
-METRIC_STEPS = 100
-"""How many steps lie between two lines of metrics.jsonl."""
 
 
 class Trainer:
@@ -69,7 +69,8 @@ class Trainer:
         # All processes must sum over the same sampled words, or the gradients would belong to different losses.
         self.objective = Objective(recipe.objective, size, torch.Generator().manual_seed(config.seed))
         self.average = [parameter.detach().clone() for parameter in self.parameters] if config.average else []
-        self.position = Position()
+        self.position = Position(fingerprint=corpus.fingerprint)
+        self.kept_step = 0
         self.cells = self.model.begin(self.columns.batch)
         self.stop_requested = False
 
@@ -101,8 +102,8 @@ class Trainer:
             position.epoch_nats += measured["loss"] * measured["tokens"]
             position.epoch_tokens += int(measured["tokens"])
             if self.group.leads:
-                self.watcher.step(position, total, measured["loss"], int(measured["tokens"]))
-            if position.step % METRIC_STEPS == 0 and self.metrics is not None:
+                self.watcher.step(position, total, measured)
+            if position.step % self.config.metric_steps == 0 and self.metrics is not None:
                 self.metrics.append({"step": position.step, "learning_rate": rate, **measured})
             stop = self.group.share(float(self.stop_requested)) > 0
             if stop or (
@@ -150,8 +151,9 @@ class Trainer:
             decay = min(config.average, (1 + self.position.step) / (10 + self.position.step))
             for average, parameter in zip(self.average, self.parameters, strict=True):
                 average.lerp_(parameter.detach(), 1 - decay)
-        if (self.position.step + 1) % METRIC_STEPS == 0:
-            measured["state_norm"] = float(states_TBR.detach().pow(2).mean().sqrt())
+        if (self.position.step + 1) % config.metric_steps == 0:
+            mean_square = self.group.sum(states_TBR.detach().pow(2).mean()) / self.group.world
+            measured["state_norm"] = float(mean_square.sqrt())
             measured |= self._recurrence_norms()
         return measured
 
@@ -185,7 +187,7 @@ class Trainer:
     def _end_epoch(self) -> None:
         position, config = self.position, self.config
         if self.group.leads:
-            with _averaged(self):
+            with self._averaged():
                 valid = evaluate(self.model, self.corpus.splits["valid"], reset=False).perplexity
         else:
             valid = 0.0
@@ -195,7 +197,7 @@ class Trainer:
         if position.best is None or valid < position.best:
             position.best, position.best_epoch = valid, position.epoch
             if self.group.leads:
-                with _averaged(self):
+                with self._averaged():
                     self.model.save(self.folder)
         else:
             position.plateaus += 1
@@ -214,6 +216,20 @@ class Trainer:
         self.cells = self.model.begin(self.columns.batch)
         self._checkpoint()
 
+    @contextmanager
+    def _averaged(self) -> Generator[None, None, None]:
+        """Put the averaged weights into the model for a block, where the recipe asks for an average."""
+
+        def swap() -> None:
+            for parameter, average in zip(self.parameters, self.average, strict=False):
+                parameter.data, average.data = average.data, parameter.data
+
+        swap()
+        try:
+            yield
+        finally:
+            swap()
+
     def _checkpoint(self) -> None:
         """Save everything that the next step depends on. Every process sends its part; the leading one writes."""
         tensors = {**module_tensors(self.model), **optimiser_tensors(self.optimiser)}
@@ -230,14 +246,19 @@ class Trainer:
             save_checkpoint(self.folder, self.position, tensors)
         self.kept_step = self.position.step
 
-    kept_step = 0
-
     def _resume(self) -> None:
-        saved = load_checkpoint(self.folder)
-        if saved is None:
+        path = self.folder / STATE
+        # Only the leading process needs to have the folder.
+        data = self.group.share_bytes(path.read_bytes() if self.group.leads and path.exists() else b"")
+        if not data:
             return
-        self.position, tensors = saved
-        self.kept_step = self.position.step
+        position, tensors = read_checkpoint(data, path)
+        if position.fingerprint != self.position.fingerprint:
+            raise RunError(
+                f"{self.folder} holds a run on another text (fingerprint {position.fingerprint[:12]}, now "
+                f"{self.position.fingerprint[:12]}); choose another folder with --out, or delete this one"
+            )
+        self.position, self.kept_step = position, position.step
         try:
             self.model.load_state_dict(part(tensors, "model"))
             restore_optimiser(self.optimiser, tensors)
@@ -255,24 +276,6 @@ class Trainer:
                 f"the training state in {self.folder} does not fit its recipe or the number of processes ({error}); "
                 "delete the folder to start anew"
             ) from error
-
-
-class _averaged:  # noqa: N801
-    """Put the averaged weights into the model for a block, where the recipe asks for an average."""
-
-    def __init__(self, trainer: Trainer) -> None:
-        self.trainer = trainer
-        self.own: list[Tensor] = []
-
-    def __enter__(self) -> None:
-        self._swap()
-
-    def __exit__(self, *_: object) -> None:
-        self._swap()
-
-    def _swap(self) -> None:
-        for parameter, average in zip(self.trainer.parameters, self.trainer.average, strict=False):
-            parameter.data, average.data = average.data, parameter.data
 
 
 class _SignalsNoted:
