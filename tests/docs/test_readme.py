@@ -22,7 +22,7 @@ COMMANDS = [
     shlex.split(line, comments=True)[1:]
     for block in blocks("sh")
     for line in block.splitlines()
-    if line.startswith("tslm ")
+    if line.startswith("tslm ") and not line.startswith("tslm serve")  # which runs until it is stopped
 ]
 
 
