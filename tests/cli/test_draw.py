@@ -34,12 +34,30 @@ def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert report["flops"] == 3 * 2 * 4 * 3 + 2 * (2 * 16 + 4) + 2 * 4 * 100
 
 
+def test_sizes_that_no_memory_holds_are_drawn_and_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sizes = ["--rank", "1000000000", "--embedding", "1000000000", "--vocabulary", "1000000000"]
+    assert main(["draw", "sentence", "a", "b", *sizes, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    R = M = V = 10**9
+    assert report["flops"] == 2 * 2 * R * M + 2 * R * R + R + 2 * R * V
+    assert report["explicit_entries"] == V * M**2
+    assert main(["draw", "sentence", "a", "b", *sizes]) == 0
+    assert "1,000,000,000" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["sentence"], "no words to draw"),
         (["figure-1", "cat"], "takes no words"),
         (["sentence", "cat", "--rank", "0"], "--rank 0"),
+        (
+            ["sentence", "cat", "--embedding", "1000000001"],
+            "--embedding 1000000001; expected from 1 to 1,000,000,000",
+        ),
+        (["sentence", *["cat"] * 201], "201 words are too many"),
         (["figure-1", "--out", "x.pdf"], ".svg or .png"),
         (["figure-1", "--width", "0"], "--width 0"),
     ],

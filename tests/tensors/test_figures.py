@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tslm.errors import ShapeError
+from tslm.errors import NumberError, ShapeError
 from tslm.tensors import decompose, recursive_logits
 from tslm.tensors.figures import Panel, draw_figure, figure_1, figure_2, figure_3
 from tslm.tensors.picture import Disc, Text, Triangle, find_overlaps
-from tslm.tensors.sentence import draw_sentence, sentence_network, view_sentence
+from tslm.tensors.sentence import draw_sentence, sentence_network, sentence_outline, view_sentence
 
 PANELS = [*figure_1(), *figure_2(), *figure_3()]
 
@@ -74,3 +74,16 @@ def test_sentences_that_do_not_fit() -> None:
         sentence_network(W, U, V, torch.ones(0, 3))
     with pytest.raises(ShapeError, match="2 words for a network of 1"):
         draw_sentence(sentence_network(W, U, V, torch.ones(1, 3)), ["a", "b"])
+
+
+def test_an_outline_has_the_cost_and_the_picture_of_the_network() -> None:
+    numbers = torch.Generator().manual_seed(0)
+    weights = [torch.randn(shape, generator=numbers) for shape in [(4, 4), (4, 3), (9, 4), (5, 3)]]
+    network = sentence_network(*weights)
+    outline = sentence_outline(5, rank=4, embedding=3, vocabulary=9)
+    assert outline.cost() == network.cost()
+    words = ["a", "b", "c", "d", "e"]
+    assert draw_sentence(outline, words).to_svg() == draw_sentence(network, words).to_svg()
+    assert outline.contract().shape == network.contract().shape
+    with pytest.raises(NumberError, match="rank 0; expected from 1"):
+        sentence_outline(5, rank=0, embedding=3, vocabulary=9)

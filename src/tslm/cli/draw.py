@@ -11,6 +11,8 @@ EXAMPLES = """examples:
   tslm draw sentence the cat sat on the mat --rank 16 --embedding 8 --out sentence.svg
   tslm draw sentence the cat sat --json"""
 
+MOST_WORDS = 200
+
 FIGURES = ("figure-1", "figure-2", "figure-3")
 
 
@@ -71,24 +73,22 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _draw_words(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
-    """Return the picture of a sentence's network with random weights, and what it holds."""
-    import torch
-
+    """Return the picture of a sentence's network, from its sizes alone, and what it holds."""
     from tslm.errors import NumberError, ShapeError
-    from tslm.tensors.sentence import draw_sentence, sentence_network
+    from tslm.tensors.sentence import LARGEST_SIZE, draw_sentence, sentence_outline
 
     if not arguments.words:
         raise ShapeError("no words to draw; give them after 'sentence': tslm draw sentence the cat sat")
+    if len(arguments.words) > MOST_WORDS:
+        raise ShapeError(
+            f"{len(arguments.words)} words are too many for a picture; give {MOST_WORDS} or fewer"
+        )
     for name in ("rank", "embedding", "vocabulary"):
-        if getattr(arguments, name) < 1:
-            raise NumberError(f"--{name} {getattr(arguments, name)}; expected 1 or more")
+        size = getattr(arguments, name)
+        if not 1 <= size <= LARGEST_SIZE:
+            raise NumberError(f"--{name} {size}; expected from 1 to {LARGEST_SIZE:,}")
     R, M, V = arguments.rank, arguments.embedding, arguments.vocabulary
-    generator = torch.Generator().manual_seed(0)
-    W, U, out, alphas = (
-        torch.randn(shape, generator=generator)
-        for shape in [(R, R), (R, M), (V, R), (len(arguments.words), M)]
-    )
-    network = sentence_network(W, U, out, alphas)
+    network = sentence_outline(len(arguments.words), rank=R, embedding=M, vocabulary=V)
     cost = network.cost()
     return draw_sentence(network, arguments.words), {
         "drawn": "sentence",
