@@ -59,3 +59,14 @@ def test_mistakes_are_explained(
 def test_a_tensor_too_large_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["decompose", "ptb", "--order", "3", "--words", "5000"]) == 2
     assert "would take 931.9 GiB" in capsys.readouterr().err
+
+
+def test_a_file_in_place_of_the_folder_is_refused_before_any_work(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tslm.reports.saturation.sweep_ranks", None)
+    (tmp_path / "five.txt").write_text("5\n", encoding="utf-8")
+    assert main(["decompose", text, "--out", str(tmp_path / "five.txt")]) == 2
+    errors = capsys.readouterr().err
+    assert "five.txt is a file, not a folder" in errors
+    assert errors.count("\n") == 1

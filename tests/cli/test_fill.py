@@ -85,8 +85,30 @@ def test_errors(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: 
     assert "no words and no blanks" in capsys.readouterr().err
     assert main(["fill", str(tmp_path / "nowhere"), "the ?"]) == 2
     assert "no run folder" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["fill", str(run_folder), "the ?", "--top", "0"])
+    for number in ("0", "x"):
+        with pytest.raises(SystemExit):
+            main(["fill", str(run_folder), "the ?", "--top", number])
+        assert f"argument --top: '{number}' is not a whole number of 1 or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--sample", "2", "--seed", "-1"], "seed -1; expected 0 or more"),
+        (["--blank", ""], "the sign of a blank is ''"),
+        (["--blank", "? ?"], "the sign of a blank is '? ?'"),
+        (["--exclude", "zzzz"], "--exclude zzzz: the vocabulary of"),
+        (["--go-on", "3", "--as", "prefix"], "--go-on lets samples go on"),
+        (["--go-on", "3", "--sample", "2"], "--go-on lets samples go on"),
+    ],
+)
+def test_what_would_do_nothing_or_fail_is_one_line(
+    arguments: list[str], message: str, run_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fill", str(run_folder), "the ?", *arguments]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors
+    assert errors.count("\n") == 1
 
 
 def test_a_model_that_cannot_fill_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

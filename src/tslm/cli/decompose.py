@@ -55,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from rich.console import Console
 
+    from tslm.corpus.output import check_folder
     from tslm.corpus.sources import open_corpus
     from tslm.errors import NumberError
     from tslm.reports.saturation import save_sweep, sweep_ranks
@@ -62,6 +63,8 @@ def run(arguments: argparse.Namespace) -> int:
     ranks = read_ranks(arguments.ranks)
     if arguments.words < 1:
         raise NumberError(f"--words {arguments.words}; expected 1 or more")
+    if arguments.out:
+        check_folder(Path(arguments.out))
     corpus = open_corpus(arguments.corpus, arguments.data_dir)
     errors = Console(stderr=True)
     with errors.status("decomposing") as status:

@@ -6,6 +6,8 @@ import argparse
 import math
 from typing import Any
 
+from tslm.cli.numbers import positive
+
 EXAMPLES = r"""examples:
   tslm fill runs/ptb-kn5 "the ? of the ?" --top 5
   tslm fill runs/ptb-kn5 "? ? said" --as prefix --json
@@ -28,7 +30,7 @@ def add(subparsers: Any) -> None:
     )
     parser.add_argument("run_folder", metavar="RUN", help="the folder of an n-gram model")
     parser.add_argument("pattern", metavar="PATTERN", help="words and blanks, for example 'the ? of the ?'")
-    parser.add_argument("--top", type=_positive, default=5, metavar="K", help="how many (default: 5)")
+    parser.add_argument("--top", type=positive, default=5, metavar="K", help="how many (default: 5)")
     parser.add_argument(
         "--as",
         dest="span",
@@ -41,11 +43,11 @@ def add(subparsers: Any) -> None:
         "--exclude", metavar="WORD", action="append", default=[], help="a word that may not fill a blank"
     )
     parser.add_argument(
-        "--sample", type=_positive, metavar="N", help="also draw N fillings from their posterior"
+        "--sample", type=positive, metavar="N", help="also draw N fillings from their posterior"
     )
     parser.add_argument(
         "--go-on",
-        type=_positive,
+        type=positive,
         metavar="N",
         help="with --sample and --as prefix or fragment: up to N words more, to the end of the line",
     )
@@ -59,11 +61,19 @@ def run(arguments: argparse.Namespace) -> int:
     import json
 
     import tslm
+    from tslm.errors import CorpusError, UnsupportedError
     from tslm.models.blanks import describe_filling, parse_pattern, require_blanks
 
+    if arguments.go_on and not (arguments.sample and arguments.span in ("prefix", "fragment")):
+        raise UnsupportedError(
+            "--go-on lets samples go on behind the pattern; give it with --sample and --as prefix or fragment"
+        )
     model = tslm.load(arguments.run_folder)
     vocabulary = model.vocabulary
     pattern = parse_pattern(arguments.pattern, vocabulary, arguments.blank)
+    for word in arguments.exclude:
+        if word not in vocabulary:
+            raise CorpusError(f"--exclude {word}: the vocabulary of {arguments.run_folder} has no such word")
     filling = require_blanks(model).fill(
         pattern, span=arguments.span, exclude=vocabulary.encode(arguments.exclude).tolist()
     )
@@ -123,11 +133,3 @@ def _print(report: dict[str, Any]) -> None:
         console.print(together)
     for text in report.get("samples", ()):
         console.print(escape(text), highlight=False)
-
-
-def _positive(text: str) -> int:
-    """Read a number above zero."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} must be 1 or more")
-    return value

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from tslm.corpus.vocabulary import Vocabulary
-from tslm.errors import UnsupportedError
+from tslm.errors import CorpusError, UnsupportedError
 
 Span = Literal["sentence", "prefix", "suffix", "fragment"]
 
@@ -83,7 +83,12 @@ def parse_pattern(text: str, vocabulary: Vocabulary, blank: str = "?") -> list[i
     Example:
         >>> parse_pattern("the ? of", vocabulary)
         [0, None, 3]
+
+    Raises:
+        CorpusError: the sign of a blank is not one word, or a word has no id and there is no ``<unk>``.
     """
+    if blank.split() != [blank]:
+        raise CorpusError(f"the sign of a blank is {blank!r}; give one without spaces, such as ? or _")
     words = text.split()
     plain = [word[1:] if word == "\\" + blank else word for word in words]
     ids = vocabulary.encode([word for word, given in zip(plain, words, strict=True) if given != blank])

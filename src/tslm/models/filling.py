@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from tslm.errors import CorpusError
+from tslm.errors import CorpusError, NumberError
 from tslm.models.blanks import JointFilling, Pattern, Span
 from tslm.models.contraction import Blank, Weighted, expand, gather, line_start, read_word
 from tslm.models.smoothing import BackoffTable, FloatArray
@@ -182,8 +182,9 @@ class ContractedPattern:
 
         Raises:
             CorpusError: the pattern is impossible.
+            NumberError: the seed is below 0.
         """
-        words, _ = self._draw(count, np.random.default_rng(seed))
+        words, _ = self._draw(count, _make_generator(seed))
         return words[:, [place for place, word in enumerate(self.places) if word is None]]
 
     def sample_lines(self, count: int, seed: int, limit: int = 100) -> list[list[int]]:
@@ -196,8 +197,12 @@ class ContractedPattern:
 
         Returns:
             The words of each line; ``<eos>`` is the last where the line came to its end.
+
+        Raises:
+            CorpusError: the pattern is impossible.
+            NumberError: the seed is below 0.
         """
-        generator = np.random.default_rng(seed)
+        generator = _make_generator(seed)
         words, states = self._draw(count, generator)
         lines: list[list[int]] = words.tolist()
         going = np.array([line for line in range(count) if lines[line][-1] != self.eos_id], np.int64)
@@ -273,3 +278,10 @@ class _Extensions:
         words = np.argsort(-values_V, kind="stable")
         words = words[values_V[words] > 0]
         return cls(place, words, values_V[words], targets_V[words], log_base)
+
+
+def _make_generator(seed: int) -> np.random.Generator:
+    """Return the random numbers of a seed."""
+    if seed < 0:
+        raise NumberError(f"seed {seed}; expected 0 or more")
+    return np.random.default_rng(seed)
