@@ -48,3 +48,16 @@ def test_a_model_without_ngrams(tmp_path: Path, capsys: pytest.CaptureFixture[st
     capsys.readouterr()
     assert main(["arpa", "export", str(tmp_path / "run"), str(tmp_path / "x.arpa")]) == 2
     assert "has no n-grams to write" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("action", ["export", "import"])
+def test_every_action_has_examples_in_its_help(action: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["arpa", action, "--help"])
+    assert f"examples:\n  tslm arpa {action}" in capsys.readouterr().out
+
+
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "five.txt").write_text("5\n", encoding="utf-8")
+    assert main(["arpa", "import", "none.arpa", "--out", str(tmp_path / "five.txt")]) == 2
+    assert "five.txt is a file, not a folder" in capsys.readouterr().err

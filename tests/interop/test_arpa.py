@@ -171,7 +171,12 @@ def test_import_into_a_run_folder(small: KneserNey, tmp_path: Path) -> None:
         (("-0.4 a b", "x a b"), r"line 19: expected a number before the words"),
         (("-0.4 a b", "nan a b"), r"line 19: expected a logarithm of zero or less"),
         (("-0.4 a b", "-0.4 a zebra"), r"line 19: expected words of the 1-grams, which 'zebra' is not"),
-        (("-0.4 a b", "-0.4 b c"), r"n-gram of order 2 twice"),
+        (
+            ("-0.4 a b", "-0.4 b c"),
+            r"bad.arpa, line 20: expected each 2-gram once; found 'b c', which stands in line 19 too",
+        ),
+        (("-0.8 b", "-0.8 <unk>"), r"line 15: expected a word not yet named: .*<UNK>.*; found '.*<UNK>"),
+        (("-0.8 b", "-0.8 b\u00a0b"), r"line 13: expected a word without white space, which 'b.xa0b' has"),
         (("-0.8 b", "-0.8 a"), r"line 13: expected a logarithm, a word not yet named"),
         (("\\3-grams:", "\\4-grams:"), r"expected '.3-grams:' after 4 2-grams"),
         (("\\end\\", ""), r"expected .end.; found 'the end of the file'"),
@@ -211,3 +216,10 @@ def test_penn_treebank_in_kenlm(ptb: Corpus, tmp_path: Path) -> None:
     ours = [float(log_probability[0, line].sum()) / math.log(10) for line in lines]
     theirs = [other.score(" ".join(ptb.vocabulary.decode(ids[line[:-1]]))) for line in lines]
     np.testing.assert_allclose(ours, theirs, atol=1e-4, rtol=0)
+
+
+def test_a_file_in_another_encoding_is_refused_with_its_line(tmp_path: Path) -> None:
+    text = FOREIGN.replace("-0.8 b", "-0.8 bé", 1)
+    (tmp_path / "latin.arpa").write_bytes(text.encode("latin-1"))
+    with pytest.raises(CorpusError, match=r"latin.arpa, line 13: expected UTF-8 .*iconv"):
+        import_arpa(tmp_path / "latin.arpa")

@@ -10,6 +10,14 @@ EXAMPLES = """examples:
   tslm arpa export runs/ptb-kn5 ptb-kn5.arpa.gz
   tslm arpa import other.arpa --out runs/other"""
 
+EXPORT_EXAMPLES = """examples:
+  tslm arpa export runs/ptb-kn5 ptb-kn5.arpa
+  tslm arpa export runs/ptb-kn5 ptb-kn5.arpa.gz --json"""
+
+IMPORT_EXAMPLES = """examples:
+  tslm arpa import other.arpa.gz --out runs/other
+  tslm fill runs/other "the ? of the ?" """
+
 
 def add(subparsers: Any) -> None:
     """Add the command to the command line."""
@@ -21,12 +29,24 @@ def add(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    export = actions.add_parser("export", help="write the model of a run folder as an ARPA file")
+    export = actions.add_parser(
+        "export",
+        help="write the model of a run folder as an ARPA file",
+        description="Write the model of a run folder as an ARPA file.",
+        epilog=EXPORT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     export.add_argument("run_folder", metavar="RUN", help="the folder of an n-gram model")
     export.add_argument("file", metavar="FILE", help="the file to write; gzipped when it ends with .gz")
     export.add_argument("--json", action="store_true", help="print one JSON object")
     export.set_defaults(run=run_export)
-    read = actions.add_parser("import", help="read an ARPA file into a run folder")
+    read = actions.add_parser(
+        "import",
+        help="read an ARPA file into a run folder",
+        description="Read an ARPA file, whoever wrote it, into a run folder.",
+        epilog=IMPORT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     read.add_argument("file", metavar="FILE", help="an ARPA file, plain or gzipped")
     read.add_argument("--out", metavar="FOLDER", required=True, help="the run folder to write")
     read.add_argument("--json", action="store_true", help="print one JSON object")

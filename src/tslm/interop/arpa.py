@@ -9,33 +9,25 @@ from __future__ import annotations
 import gzip
 import io
 import math
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tslm.corpus.output import check_folder
 from tslm.corpus.sources import CorpusConfig
-from tslm.corpus.vocabulary import EOS, UNK, Vocabulary
+from tslm.corpus.vocabulary import EOS, Vocabulary
 from tslm.errors import CorpusError, RunError
 from tslm.files import whole
+from tslm.interop.arpa_reading import BEGIN, END, LINES_AT_ONCE, ZERO, Section, Tick, read_sections
 from tslm.models.backoff import BackoffConfig, BackoffModel
-from tslm.models.smoothing import BackoffTable, FloatArray
-from tslm.models.trie import IntArray, build_trie, search_sorted
+from tslm.models.smoothing import BackoffTable
+from tslm.models.trie import build_trie, search_sorted
 from tslm.training.folder import RECIPE, VOCABULARY
 from tslm.training.recipe import Recipe, write_recipe
-
-BEGIN, END = "<s>", "</s>"
-ZERO = -99.0
-"""What stands for the logarithm of zero."""
-
-LINES_AT_ONCE = 100_000
-
-Tick = Callable[[int], None]
 
 
 def export_arpa(model: BackoffModel, path: Path, tick: Tick | None = None) -> None:
@@ -55,9 +47,7 @@ def export_arpa(model: BackoffModel, path: Path, tick: Tick | None = None) -> No
             raise CorpusError(
                 f"the word {word!r} of the vocabulary is the line marker of ARPA files; rename it"
             )
-    names = np.array(
-        [END if word == EOS else word for word in (*model.vocabulary.words, BEGIN)], dtype=object
-    )
+    names = np.array(_name_words(model.vocabulary), dtype=object)
     with np.errstate(divide="ignore"):
         log_probability = np.maximum(table.log_probability / math.log(10), ZERO)
         log_weight = np.maximum(table.log_weight / math.log(10), ZERO)
@@ -104,13 +94,8 @@ def import_arpa(path: Path, tick: Tick | None = None) -> BackoffModel:
     Raises:
         CorpusError: the file cannot be read, or is malformed; the message names the line.
     """
-    try:
-        with gzip.open(path) if _is_packed(path) else path.open("rb") as file:
-            sections, vocabulary = _parse(_Lines(path, iter(file), tick))
-    except (OSError, EOFError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise CorpusError(f"cannot read {path}: {reason}; give an ARPA file, plain or gzipped") from error
-    return BackoffModel(_build_table(_close(sections), len(vocabulary)), vocabulary)
+    sections, vocabulary = read_sections(path, tick)
+    return BackoffModel(_build_table(_close(sections, vocabulary, path), len(vocabulary)), vocabulary)
 
 
 def import_run(path: Path, folder: Path, tick: Tick | None = None) -> BackoffModel:
@@ -119,9 +104,11 @@ def import_run(path: Path, folder: Path, tick: Tick | None = None) -> BackoffMod
     Raises:
         CorpusError: the file is malformed.
         RunError: the folder holds a run already.
+        TslmError: it is no folder.
     """
     if (folder / RECIPE).exists():
         raise RunError(f"{folder} holds a run already; choose another folder with --out, or delete it")
+    check_folder(folder)
     model = import_arpa(path, tick)
     model.save(folder)
     model.vocabulary.save(folder / VOCABULARY)
@@ -132,150 +119,18 @@ def import_run(path: Path, folder: Path, tick: Tick | None = None) -> BackoffMod
     return model
 
 
-@dataclass(frozen=True)
-class _Section:
-    """The n-grams of one order: words, ln p and ln(weight); NaN where the file does not have the n-gram."""
-
-    words: IntArray
-    log_probability: FloatArray
-    log_weight: FloatArray
+def _name_words(vocabulary: Vocabulary) -> list[str]:
+    """Return the words of a vocabulary as they stand in an ARPA file, and the begin marker after them."""
+    return [END if word == EOS else word for word in (*vocabulary.words, BEGIN)]
 
 
-class _Lines:
-    """The lines of a file that are not empty, with their numbers for error messages."""
+def _close(sections: list[Section], vocabulary: Vocabulary, path: Path) -> list[Section]:
+    """Sort each order, and put in the histories and suffixes that are missing from the order below.
 
-    def __init__(self, path: Path, lines: Iterator[bytes], tick: Tick | None) -> None:
-        self.path, self.lines, self.tick, self.number = path, lines, tick, 0
-
-    def next(self, expected: str) -> bytes:
-        """Return the next line."""
-        for line in self.lines:
-            self.number += 1
-            if line.strip():
-                return line.strip()
-        raise self.fail(self.number, b"the end of the file", expected)
-
-    def rows(self, count: int, expected: str) -> tuple[list[int], list[list[bytes]]]:
-        """Return the fields of the next ``count`` lines, and the numbers of these lines."""
-        numbers: list[int] = []
-        rows: list[list[bytes]] = []
-        while len(rows) < count:
-            read = list(islice(self.lines, count - len(rows)))
-            if not read:
-                raise self.fail(self.number, b"the end of the file", expected)
-            if self.tick is not None:
-                self.tick(sum(map(len, read)))
-            taken = [line.split() for line in read]
-            numbers += [number for number, row in enumerate(taken, start=self.number + 1) if row]
-            rows += [row for row in taken if row]
-            self.number += len(taken)
-        return numbers, rows
-
-    def fail(self, number: int, given: bytes, expected: str) -> CorpusError:
-        """Return the error for a line."""
-        shown = given.decode("utf-8", "replace")[:60]
-        return CorpusError(f"{self.path}, line {number}: expected {expected}; found '{shown}'")
-
-
-def _parse(lines: _Lines) -> tuple[list[_Section], Vocabulary]:
-    """Read the sections of a file."""
-    while (line := lines.next("\\data\\, with which an ARPA file begins")) != b"\\data\\":
-        pass
-    sizes: list[int] = []
-    while (line := lines.next("'\\1-grams:'")).startswith(b"ngram "):
-        order, _, size = line[len(b"ngram ") :].partition(b"=")
-        if not size.strip().isdigit() or order.strip() != str(len(sizes) + 1).encode():
-            raise lines.fail(lines.number, line, f"'ngram {len(sizes) + 1}=' and a number")
-        sizes.append(int(size))
-    if not sizes:
-        raise lines.fail(lines.number, line, "'ngram 1=' and a number")
-    ids: dict[bytes, int] = {}
-    words: list[str] = []
-    sections: list[_Section] = []
-    for order, size in enumerate(sizes, start=1):
-        if line != f"\\{order}-grams:".encode():
-            before = f" after {sizes[order - 2]} {order - 1}-grams" if order > 1 else ""
-            raise lines.fail(lines.number, line, f"'\\{order}-grams:'{before}")
-        blocks = [np.zeros((0, order + 2))]
-        for start in range(0, size, LINES_AT_ONCE):
-            numbers, rows = lines.rows(min(LINES_AT_ONCE, size - start), f"{size} {order}-grams")
-            if order == 1:
-                _name_words(lines, numbers, rows, ids, words)
-            blocks.append(_parse_rows(lines, numbers, rows, ids, order))
-        if order == 1 and EOS not in words:
-            words.append(EOS)
-        sections.append(_make_section(np.concatenate(blocks), len(words)))
-        line = lines.next("\\end\\")
-    if line != b"\\end\\":
-        raise lines.fail(lines.number, line, f"'\\end\\' after {sizes[-1]} {len(sizes)}-grams")
-    return sections, Vocabulary(tuple(words))
-
-
-def _name_words(
-    lines: _Lines, numbers: list[int], rows: list[list[bytes]], ids: dict[bytes, int], words: list[str]
-) -> None:
-    """Number the words of 1-grams; the begin marker is -1 for now."""
-    for number, row in zip(numbers, rows, strict=True):
-        if len(row) not in (2, 3) or row[1] in ids:
-            raise lines.fail(number, b" ".join(row), "a logarithm, a word not yet named, perhaps a back-off")
-        word = row[1].decode("utf-8", "replace")
-        ids[row[1]] = -1 if word == BEGIN else len(words)
-        if word != BEGIN:
-            words.append({END: EOS, "<UNK>": UNK}.get(word, word))
-
-
-def _parse_rows(
-    lines: _Lines, numbers: list[int], rows: list[list[bytes]], ids: dict[bytes, int], order: int
-) -> FloatArray:
-    """Turn the fields of lines into numbers: logarithm, words, back-off."""
-
-    def parse(row: list[bytes]) -> list[float]:
-        """Turn one line into numbers, or say what is wrong."""
-        if len(row) not in (order + 1, order + 2):
-            raise ValueError(f"a logarithm, {order} words and perhaps a back-off")
-        if unknown := [word for word in row[1 : order + 1] if word not in ids]:
-            raise ValueError(f"words of the 1-grams, which {unknown[0].decode('utf-8', 'replace')!r} is not")
-        try:
-            value, weight = float(row[0]), float(row[order + 1]) if len(row) == order + 2 else 0.0
-        except ValueError:
-            raise ValueError("a number before the words, and perhaps one after them") from None
-        if not value <= 0 or not weight < math.inf:
-            raise ValueError("a logarithm of zero or less and a finite back-off")
-        return [value, *(float(ids[word]) for word in row[1 : order + 1]), weight]
-
-    # Column by column is five times as fast; what does not fit goes line by line, which also finds the error.
-    if len({len(row) for row in rows}) == 1 and len(rows[0]) in (order + 1, order + 2):
-        columns = list(zip(*rows, strict=True))
-        with suppress(ValueError, KeyError):
-            numbers_QF = np.zeros((len(rows), order + 2))
-            numbers_QF[:, 0] = np.array(columns[0]).astype(np.float64)
-            for place in range(1, order + 1):
-                numbers_QF[:, place] = [ids[word] for word in columns[place]]
-            if len(columns) == order + 2:
-                numbers_QF[:, order + 1] = np.array(columns[order + 1]).astype(np.float64)
-            if (numbers_QF[:, 0] <= 0).all() and (numbers_QF[:, order + 1] < math.inf).all():
-                return numbers_QF
-    parsed: list[list[float]] = []
-    for number, row in zip(numbers, rows, strict=True):
-        try:
-            parsed.append(parse(row))
-        except ValueError as error:
-            raise lines.fail(number, b" ".join(row), str(error)) from None
-    return np.array(parsed)
-
-
-def _make_section(numbers_QF: FloatArray, size: int) -> _Section:
-    """Put the begin marker in its place, and turn base ten into natural logarithms."""
-    words = numbers_QF[:, 1:-1].astype(np.int64)
-    words[words < 0] = size
-    columns = (numbers_QF[:, 0], numbers_QF[:, -1])
-    log_probability, log_weight = (np.where(c <= ZERO, -np.inf, c * math.log(10)) for c in columns)
-    return _Section(words, log_probability, log_weight)
-
-
-def _close(sections: list[_Section]) -> list[_Section]:
-    """Sort each order, and put in the histories and suffixes that are missing from the order below."""
-    closed: list[_Section] = []
+    Raises:
+        CorpusError: an n-gram stands in the file twice.
+    """
+    closed: list[Section] = []
     longer = np.zeros((0, len(sections) + 1), np.int64)
     for section in reversed(sections):
         words = np.concatenate([section.words, longer[:, :-1], longer[:, 1:]])
@@ -285,20 +140,25 @@ def _close(sections: list[_Section]) -> list[_Section]:
         sorted_words = words[ranks]
         new = np.ones(len(words), np.bool_)
         new[1:] = (sorted_words[1:] != sorted_words[:-1]).any(axis=1)
-        twice = ~new & (ranks < len(section.words))
-        if twice.any():
+        twice = np.flatnonzero(~new & (ranks < len(section.words)))
+        if len(twice):
+            place = twice[0]
+            first, again = section.lines[ranks[place - 1 : place + 1]].tolist()
+            names = _name_words(vocabulary)
+            ngram = " ".join(names[word] for word in sorted_words[place])
             raise CorpusError(
-                f"the ARPA file holds an n-gram of order {words.shape[1]} twice (word numbers "
-                f"{sorted_words[twice][0].tolist()}); every n-gram may stand there once"
+                f"{path}, line {again}: expected each {words.shape[1]}-gram once; "
+                f"found '{ngram}', which stands in line {first} too"
             )
         ranks, longer = ranks[new], sorted_words[new]
         log_probability = np.concatenate([section.log_probability, unknown])[ranks]
         log_weight = np.concatenate([section.log_weight, np.zeros(len(unknown))])[ranks]
-        closed.append(_Section(longer, log_probability, log_weight))
+        lines = np.concatenate([section.lines, np.zeros(len(unknown), np.int64)])[ranks]
+        closed.append(Section(longer, log_probability, log_weight, lines))
     return closed[::-1]
 
 
-def _build_table(sections: list[_Section], size: int) -> BackoffTable:
+def _build_table(sections: list[Section], size: int) -> BackoffTable:
     """Number the n-grams and give those that were put in the probability they had by backing off."""
     base = size + 1
     level_keys = [np.array([-1], np.int64), np.arange(base, dtype=np.int64)]
@@ -327,12 +187,6 @@ def _build_table(sections: list[_Section], size: int) -> BackoffTable:
         if level < trie.order:
             log_weight[nodes] = section.log_weight
     return BackoffTable(trie=trie, log_probability=log_probability, log_weight=log_weight)
-
-
-def _is_packed(path: Path) -> bool:
-    """Return whether a file is gzipped, whatever its name."""
-    with path.open("rb") as file:
-        return file.read(2) == b"\x1f\x8b"
 
 
 @contextmanager
