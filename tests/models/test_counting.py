@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -98,6 +100,34 @@ def test_counting_on_disk_gives_the_same_arrays(
     for name in ("levels", "keys", "suffixes", "first_children"):
         assert np.array_equal(getattr(within.trie, name), getattr(on_disk.trie, name)), name
     assert np.array_equal(within.counts, on_disk.counts)
+
+
+def test_counting_on_disk_tells_how_far_it_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("duckdb")
+    monkeypatch.setattr(spill, "CHUNK", 50)
+    monkeypatch.setattr(spill, "POLL_SECONDS", 1e-4)
+    stages: dict[str, tuple[int, list[int]]] = {}
+
+    @contextmanager
+    def show(description: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+        stages[description] = total, []
+        yield stages[description][1].append
+
+    ids = random_text(3)
+    counts = spill.count_on_disk(ids, 4, V, EOS, 0.5, show)
+    assert list(stages) == [
+        "writing windows",
+        "sorting windows",
+        "counting n-grams",
+        "linking n-grams to histories",
+        "linking n-grams to suffixes",
+    ]
+    for description, (total, told) in stages.items():
+        assert sum(told) == total
+        assert min(told) >= 0
+        assert len(told) > 1 or description == "sorting windows"
+    assert stages["writing windows"][0] == len(ids)
+    assert stages["linking n-grams to suffixes"][0] == counts.trie.node_count - 1 - (V + 1)
 
 
 def test_large_vocabulary_on_disk_takes_several_columns() -> None:

@@ -8,6 +8,8 @@ import numpy as np
 from jaxtyping import Int
 from numpy.typing import NDArray
 
+from tslm.corpus.sources import Corpus
+from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError
 from tslm.models.trie import IntArray, NgramTrie, build_trie
 
@@ -65,6 +67,14 @@ def count_ngrams(
         vocabulary_size=vocabulary_size, level_keys=level_keys, suffixes=np.concatenate(suffixes)
     )
     return NgramCounts(trie=trie, counts=np.concatenate(counts))
+
+
+def count_corpus(
+    corpus: Corpus, vocabulary: Vocabulary, *, order: int, memory_gib: float | None
+) -> NgramCounts:
+    """Count the training split of a corpus with the corpus's vocabulary, or with that and words after it."""
+    ids = corpus.splits["train"]
+    return count_ngrams(ids, order, len(vocabulary), vocabulary.eos_id, memory_gib=memory_gib)
 
 
 def _rank_levels(

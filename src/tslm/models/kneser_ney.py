@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from tslm.config import check
 from tslm.corpus.sources import Corpus
 from tslm.models.backoff import BackoffModel, with_unknown
-from tslm.models.counting import MAX_ORDER, NgramCounts, count_ngrams
+from tslm.models.counting import MAX_ORDER, NgramCounts, count_corpus
 from tslm.models.smoothing import (
     BackoffTable,
     estimate_add_k,
@@ -83,13 +83,7 @@ class KneserNey(BackoffModel):
             CorpusError: nothing to count, ids outside the vocabulary, or too little text for the discounts.
         """
         vocabulary = with_unknown(corpus.vocabulary) if config.unknown else corpus.vocabulary
-        counts = count_ngrams(
-            corpus.splits["train"],
-            config.order,
-            len(vocabulary),
-            vocabulary.eos_id,
-            memory_gib=config.memory_gib,
-        )
+        counts = count_corpus(corpus, vocabulary, order=config.order, memory_gib=config.memory_gib)
         return cls(smooth(counts, config), vocabulary)
 
 

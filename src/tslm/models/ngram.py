@@ -24,7 +24,7 @@ from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RunError, ShapeError, SizeLimitError
 from tslm.models.backoff import BackoffModel
-from tslm.models.counting import MAX_ORDER, NgramCounts, count_ngrams
+from tslm.models.counting import MAX_ORDER, NgramCounts, count_corpus
 from tslm.models.smoothing import BackoffTable, estimate_maximum_likelihood
 from tslm.models.trie import MISSING, ROOT
 
@@ -92,15 +92,8 @@ class CountTensor(BackoffModel):
     @classmethod
     def fit(cls, config: CountTensorConfig, corpus: Corpus) -> CountTensor:
         """Count the training split of a corpus."""
-        vocabulary = corpus.vocabulary
-        counts = count_ngrams(
-            corpus.splits["train"],
-            config.order,
-            len(vocabulary),
-            vocabulary.eos_id,
-            memory_gib=config.memory_gib,
-        )
-        return cls.from_counts(counts, vocabulary)
+        counts = count_corpus(corpus, corpus.vocabulary, order=config.order, memory_gib=config.memory_gib)
+        return cls.from_counts(counts, corpus.vocabulary)
 
     @classmethod
     def from_counts(cls, counts: NgramCounts, vocabulary: Vocabulary) -> CountTensor:

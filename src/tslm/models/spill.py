@@ -8,7 +8,9 @@ tree.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +18,7 @@ import numpy as np
 from jaxtyping import Int
 from numpy.typing import NDArray
 
+from tslm.corpus.progress import show_count
 from tslm.errors import TslmError
 from tslm.models.counting import NgramCounts, mark_lines
 from tslm.models.trie import IntArray, NgramTrie, search_sorted
@@ -26,25 +29,48 @@ CHUNK = 2_000_000
 ENGINE_SHARE = 0.4
 """The share of the memory that DuckDB may take for its buffers; the rest is for chunks and mapped arrays."""
 
+POLL_SECONDS = 0.5
+"""How often DuckDB is asked how far it has sorted."""
+
+Tick = Callable[[int], None]
+
+Show = Callable[[str, int, str], AbstractContextManager[Tick]]
+"""Given what is being done, how much of it there is, and its unit: shows it, and is told how much more is done."""
+
 
 def count_on_disk(
-    ids: Int[np.ndarray, "T"], order: int, vocabulary_size: int, eos_id: int, memory_gib: float
+    ids: Int[np.ndarray, "T"],
+    order: int,
+    vocabulary_size: int,
+    eos_id: int,
+    memory_gib: float,
+    show: Show = show_count,
 ) -> NgramCounts:
     """Eqs. 12, 13. Count every n-gram of length 1 to ``order`` within about ``memory_gib`` of memory.
 
     The arrays of the answer are mapped from temporary files that vanish with them (``TMPDIR`` says where).
+
+    Args:
+        ids: the tokens, with ``eos_id`` after each line.
+        order: the longest n-gram.
+        vocabulary_size: V; every id is below it.
+        eos_id: the word that ends a line.
+        memory_gib: the memory to stay within, about.
+        show: shows the progress of each stage; on standard error, after two seconds, unless given.
 
     Raises:
         TslmError: DuckDB is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="tslm-count-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        rows = _sort_windows(folder, ids, order, vocabulary_size, eos_id, memory_gib)
+        rows = _sort_windows(folder, ids, order, vocabulary_size, eos_id, memory_gib, show)
         sizes = _write_levels(folder, rows, order, vocabulary_size)
         levels = np.concatenate([[0, 1], 1 + np.cumsum([vocabulary_size + 1, *sizes])]).astype(np.int64)
         keys = _join_keys(folder, levels, vocabulary_size)
-        first_children = _find_children(folder, levels, keys, vocabulary_size)
-        suffixes = _find_suffixes(folder, levels, keys, vocabulary_size)
+        with show("linking n-grams to histories", int(levels[-2] - levels[1]), "n-grams") as tick:
+            first_children = _find_children(folder, levels, keys, vocabulary_size, tick)
+        with show("linking n-grams to suffixes", int(levels[-1] - levels[2]), "n-grams") as tick:
+            suffixes = _find_suffixes(folder, levels, keys, vocabulary_size, tick)
         counts = _join_counts(folder, levels, len(ids))
     trie = NgramTrie(
         vocabulary_size=vocabulary_size,
@@ -57,7 +83,13 @@ def count_on_disk(
 
 
 def _sort_windows(
-    folder: Path, ids: Int[np.ndarray, "T"], order: int, vocabulary_size: int, eos_id: int, memory_gib: float
+    folder: Path,
+    ids: Int[np.ndarray, "T"],
+    order: int,
+    vocabulary_size: int,
+    eos_id: int,
+    memory_gib: float,
+    show: Show,
 ) -> Iterator[tuple[IntArray, IntArray]]:
     """Yield the different windows in ascending order, one column per word (0 behind the line), and their counts."""
     try:
@@ -77,35 +109,70 @@ def _sort_windows(
     )
     try:
         connection.execute(f"CREATE TABLE windows ({', '.join(f'{name} BIGINT' for name in columns)})")
-        for words in _make_windows(ids, order, vocabulary_size, eos_id):
-            packed: dict[str, IntArray] = {}
-            for number, name in enumerate(columns):
-                packed[name] = np.zeros(len(words), np.int64)
-                for word in words.T[number * per_column : (number + 1) * per_column]:
-                    packed[name] = packed[name] << bits | word
-            connection.register("packed", packed)
-            connection.execute(f"INSERT INTO windows SELECT {names} FROM packed")  # noqa: S608
-            connection.unregister("packed")
-        connection.execute(
-            f"CREATE TABLE counted AS SELECT {names}, count(*) AS times FROM windows "  # noqa: S608
-            f"GROUP BY {names} ORDER BY {names}"
-        )
+        total = 0
+        with show("writing windows", len(ids), "tokens") as tick:
+            for chunk, words in enumerate(_make_windows(ids, order, vocabulary_size, eos_id)):
+                packed: dict[str, IntArray] = {}
+                for number, name in enumerate(columns):
+                    packed[name] = np.zeros(len(words), np.int64)
+                    for word in words.T[number * per_column : (number + 1) * per_column]:
+                        packed[name] = packed[name] << bits | word
+                connection.register("packed", packed)
+                connection.execute(f"INSERT INTO windows SELECT {names} FROM packed")  # noqa: S608
+                connection.unregister("packed")
+                total += len(words)
+                tick(min(CHUNK, len(ids) - chunk * CHUNK))
+        with show("sorting windows", total, "windows") as tick, _followed(connection, total, tick):
+            connection.execute(
+                f"CREATE TABLE counted AS SELECT {names}, count(*) AS times FROM windows "  # noqa: S608
+                f"GROUP BY {names} ORDER BY {names}"
+            )
         connection.execute("DROP TABLE windows")
         total = int(connection.execute("SELECT count(*) FROM counted").fetchall()[0][0])
-        for start in range(0, total, CHUNK):
-            got: dict[str, Any] = connection.execute(
-                f"SELECT {names}, times FROM counted WHERE rowid >= ? AND rowid < ?",  # noqa: S608
-                [start, start + CHUNK],
-            ).fetchnumpy()
-            words = np.empty((len(got["times"]), order), np.int64)
-            for number, name in enumerate(columns):
-                places = range(number * per_column, min((number + 1) * per_column, order))
-                for place in places:
-                    words[:, place] = got[name] >> bits * (places[-1] - place) & (1 << bits) - 1
-            yield words, np.asarray(got["times"], np.int64)
+        with show("counting n-grams", total, "windows") as tick:
+            for start in range(0, total, CHUNK):
+                got: dict[str, Any] = connection.execute(
+                    f"SELECT {names}, times FROM counted WHERE rowid >= ? AND rowid < ?",  # noqa: S608
+                    [start, start + CHUNK],
+                ).fetchnumpy()
+                words = np.empty((len(got["times"]), order), np.int64)
+                for number, name in enumerate(columns):
+                    places = range(number * per_column, min((number + 1) * per_column, order))
+                    for place in places:
+                        words[:, place] = got[name] >> bits * (places[-1] - place) & (1 << bits) - 1
+                yield words, np.asarray(got["times"], np.int64)
+                tick(len(words))
     finally:
         connection.close()
         (folder / "windows.duckdb").unlink(missing_ok=True)
+
+
+@contextmanager
+def _followed(connection: Any, total: int, tick: Tick) -> Generator[None, None, None]:
+    """Tell how far the one long statement within the block has come: ``total`` at its end."""
+    connection.execute("SET enable_progress_bar = true")
+    connection.execute("SET enable_progress_bar_print = false")
+    ended = threading.Event()
+    done = 0
+
+    def tell(share: float) -> None:
+        nonlocal done
+        now = max(done, int(total * share))
+        tick(now - done)
+        done = now
+
+    def follow() -> None:
+        while not ended.wait(POLL_SECONDS):
+            tell(connection.query_progress() / 100)  # below zero where it is not known yet
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+    tell(1.0)
 
 
 def _make_windows(
@@ -199,7 +266,9 @@ def _join_counts(folder: Path, levels: IntArray, total: int) -> IntArray:
     return _map(folder / "counts", np.int64)
 
 
-def _find_children(folder: Path, levels: IntArray, keys: IntArray, vocabulary_size: int) -> IntArray:
+def _find_children(
+    folder: Path, levels: IntArray, keys: IntArray, vocabulary_size: int, tick: Tick
+) -> IntArray:
     """Write where the children of each history begin: where its number times V + 1 falls among the keys."""
     base = vocabulary_size + 1
     with (folder / "children").open("wb") as file:
@@ -209,12 +278,13 @@ def _find_children(folder: Path, levels: IntArray, keys: IntArray, vocabulary_si
             for start in range(int(levels[level]), int(levels[level + 1]), CHUNK):
                 stop = min(start + CHUNK, int(levels[level + 1]))
                 (np.searchsorted(keys[low:high], np.arange(start, stop) * base) + low).tofile(file)
+                tick(stop - start)
         levels[-1:].tofile(file)
     return _map(folder / "children", np.int64)
 
 
 def _find_suffixes(
-    folder: Path, levels: IntArray, keys: IntArray, vocabulary_size: int
+    folder: Path, levels: IntArray, keys: IntArray, vocabulary_size: int, tick: Tick
 ) -> NDArray[np.integer]:
     """Write the suffix of each n-gram: the suffix of its history, extended by its word."""
     base = vocabulary_size + 1
@@ -230,6 +300,7 @@ def _find_suffixes(
                 wanted = known[parents].astype(np.int64) * base + words
                 found = search_sorted(shorter, wanted) + int(levels[level - 1])
                 found.astype(narrow).tofile(file)
+                tick(len(found))
     return _map(folder / "suffixes", narrow)
 
 
