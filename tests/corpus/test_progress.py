@@ -23,6 +23,8 @@ def test_plain_lines_off_a_terminal(
     line = capsys.readouterr().err
     assert line.startswith("sorting: 25 % 1,000 tokens, ")
     assert line.count("\n") == 1
-    with progress.show_bytes("reading", None) as advance:
+    with progress.show_bytes("reading " + "a" * 90, None) as advance:
         advance(3_000_000)
-    assert capsys.readouterr().err.startswith("reading: 3 MB, ")
+    line = capsys.readouterr().err
+    assert line.startswith(f"reading {'a' * 90}: 3 MB, ")
+    assert line.count("\n") == 1

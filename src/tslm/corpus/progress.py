@@ -88,7 +88,7 @@ def _show(
             share = f" {100 * done / total:.0f} %" if total else ""
             rate = done / (now - started)
             left = f", {(total - done) / rate:.0f} s left" if total and rate else ""
-            console.print(f"{description}:{share} {write(done, rate)}{left}", highlight=False)
+            console.print(f"{description}:{share} {write(done, rate)}{left}", highlight=False, soft_wrap=True)
             next_line = now + LINE_SECONDS
             return
         if progress is None:
