@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 from itertools import islice
 
 import pytest
 
+from tslm.cli import main
 from tslm.corpus.embedded import read_embedded
 from tslm.corpus.reading import encode_file
 from tslm.corpus.sources import CorpusConfig, open_corpus
@@ -48,3 +50,16 @@ def test_a_file_is_read_as_the_embedded_corpus_was(tmp_path) -> None:
     ids, _ = encode_file(path, vocabulary, prepare=CorpusConfig().prepare_text)
     words = ["and", "god", "said", ",", "let", "there", "be", "light", ".", "<eos>"]
     assert vocabulary.decode(ids) == words * 20_000
+
+
+def test_a_model_is_measured_on_a_text_read_as_its_corpus_was(tmp_path, capsys) -> None:
+    (tmp_path / "recipe.toml").write_text('[corpus]\nname = "asv"\n[model]\nkind = "unigram"\n')
+    assert main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]) == 0
+    found = []
+    for text in ("And God said, Let there be light.\n", "and god said , let there be light .\n"):
+        (tmp_path / "text.txt").write_text(text)
+        capsys.readouterr()
+        assert main(["eval", str(tmp_path / "run"), "--text", str(tmp_path / "text.txt"), "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0]["tokens"] == 10
+    assert found[0] == found[1]
