@@ -79,6 +79,7 @@ def test_eval_of_a_text_of_ones_own(run, tmp_path, capsys) -> None:
     [
         (["train", "none.toml"], "cannot read the recipe none.toml"),
         (["eval", "none"], "no run folder at none"),
+        (["eval", "x" * 300], "no run folder at xxx"),
     ],
 )
 def test_what_is_missing_is_told_in_one_line(arguments, message, capsys) -> None:

@@ -76,7 +76,7 @@ def open_run(folder: Path) -> tuple[Recipe, Vocabulary]:
     Raises:
         RunError: the folder is missing, or is no run folder, or is damaged.
     """
-    if not folder.is_dir():
+    if not _is_folder(folder):
         raise RunError(f"no run folder at {folder}; train one with: tslm train RECIPE --out {folder}")
     if not (folder / RECIPE).exists():
         raise RunError(
@@ -86,6 +86,13 @@ def open_run(folder: Path) -> tuple[Recipe, Vocabulary]:
         return read_recipe(folder / RECIPE), Vocabulary.load(folder / VOCABULARY)
     except TslmError as error:
         raise RunError(f"the run folder {folder} is damaged: {error}") from error
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name too long for a file, a folder that may not be read
+        return False
 
 
 def read_summary(folder: Path) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from tslm.corpus.files import is_pipe
 from tslm.corpus.reading import encode_file
 from tslm.corpus.sources import Corpus, open_corpus
 from tslm.errors import CorpusError, RunError
@@ -77,7 +78,9 @@ def train(
         folder = run_folder(recipe, out, overrides)
         recipe = read_recipe(Path(recipe), overrides)
     # A relative path would lead nowhere once the run is opened from another folder.
-    paths = tuple(path if path == "-" else str(Path(path).resolve()) for path in recipe.corpus.path)
+    paths = tuple(
+        path if path == "-" or is_pipe(path) else str(Path(path).resolve()) for path in recipe.corpus.path
+    )
     recipe = replace(recipe, corpus=replace(recipe.corpus, path=paths))
     corpus = open_corpus(recipe.corpus, data_dir=data_dir)
     with joined_group() as group:
