@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from tslm.errors import CorpusError, SizeLimitError
 from tslm.inference.explain import require_tslm
 from tslm.models.base import LanguageModel
+from tslm.models.heads import SoftmaxHead
 from tslm.tensors.sentence import draw_sentence, sentence_network
 
 LONGEST = 24
@@ -35,7 +36,7 @@ def draw_network(model: LanguageModel[Any], sentence: str) -> str:
         raise SizeLimitError(f"the sentence has {len(words)} words; at most {LONGEST} can be drawn")
     ids_T = torch.from_numpy(recurrent.vocabulary.encode(words).astype(np.int64))
     alphas_TM = F.embedding(ids_T, recurrent.embedding) * math.sqrt(recurrent.config.embedding)
-    projection = recurrent.head.projection if recurrent.config.head == "softmax" else None
+    projection = recurrent.head.projection if isinstance(recurrent.head, SoftmaxHead) else None
     output_VR = recurrent.output_VM
     if projection is not None:
         output_VR = output_VR @ projection.weight

@@ -18,7 +18,7 @@ from tslm.inference.cuts import effective_ranks
 from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
 from tslm.models.cells import TslmCell
-from tslm.models.heads import score_targets
+from tslm.models.heads import SoftmaxHead, score_targets
 from tslm.models.recurrence import multiplicative_scan
 from tslm.models.recurrent import RecurrentModel
 
@@ -297,7 +297,7 @@ def _cut(model: RecurrentModel, cell: TslmCell, factors_TR: Tensor, states_TR: T
     softmax = model.config.head == "softmax"
     output = model.output_VM.double() if softmax else torch.eye(model.config.rank, dtype=torch.float64)
     bias = model.bias.double() if softmax else torch.zeros(model.config.rank, dtype=torch.float64)
-    if softmax and model.head.projection is not None:
+    if isinstance(model.head, SoftmaxHead) and model.head.projection is not None:
         output = output @ model.head.projection.weight.double()
     ranks = effective_ranks(
         cell.recurrent_weight().double(),
