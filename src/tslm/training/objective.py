@@ -116,7 +116,7 @@ class Objective:
 class _CandidateCrossEntropy(torch.autograd.Function):
     """The loss and all its gradients in one pass over chunks of tokens."""
 
-    chunk_rows = 1024
+    chunk_rows = 256
     """Tokens × experts per chunk: enough to keep the matrix products at their peak, little enough for the caches."""
 
     @staticmethod
