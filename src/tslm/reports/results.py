@@ -62,7 +62,7 @@ def make_markdown(folder: Path) -> str:
             show_number(summary["valid"]["perplexity"]),
             f"**{show_number(summary['test']['perplexity'])}**",
             f"{paper.test}" if paper is not None and paper.test is not None else "–",
-            _duration(summary["seconds"]),
+            _duration(summary["seconds"]) if "seconds" in summary else "–",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -82,6 +82,8 @@ def _size(model: dict[str, Any]) -> str:
     if model["kind"] == "recurrent":
         mixture = f", K = {model['experts']}" if model["head"] == "mixture" else ""
         return f"{model['rank']} × {model['layers']}{mixture}"
+    if model["kind"] == "interpolation":
+        return " + ".join(f"{weight:.2f}" for weight in model["weights"])
     return f"order {model['order']}" if "order" in model else "–"
 
 
