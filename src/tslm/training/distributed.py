@@ -69,5 +69,7 @@ def joined_group() -> Generator[Group, None, None]:
     distributed.init_process_group("gloo")
     try:
         yield Group(distributed.get_rank(), world)
+        # All leave together: a process that ends early would take its connections from under the others.
+        distributed.barrier()
     finally:
         distributed.destroy_process_group()
