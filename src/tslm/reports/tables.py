@@ -3,32 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn
 from rich.table import Table
-
-
-@contextmanager
-def show_count(what: str, unit: str) -> Generator[Callable[[int], None], None, None]:
-    """Show, on a terminal, how many of something have been done and how fast; yield what to tell the number to."""
-    progress = Progress(
-        TextColumn(what),
-        SpinnerColumn(),
-        TextColumn("{task.completed:,.0f} " + unit),
-        TextColumn("{task.speed:,.0f}/s"),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    if not progress.console.is_terminal:
-        yield lambda number: None  # noqa: ARG005
-        return
-    with progress:
-        task = progress.add_task(what, total=None)
-        yield lambda number: progress.advance(task, number)
 
 
 def show_number(value: float | None, digits: int = 2) -> str:

@@ -73,11 +73,7 @@ def recurse(
     """
     _check_shapes(W_RR, U_RM, None, start_R, alphas_TM)
     factors_TR = alphas_TM @ U_RM.mT
-    gate = (
-        torch.ones_like(factors_TR[..., 0, :])
-        if start_R is None
-        else start_R.expand_as(factors_TR[..., 0, :])
-    )
+    gate = _first_gate(factors_TR, start_R)
     states: list[Tensor] = []
     for factor in factors_TR.unbind(-2):
         state = gate * factor
@@ -100,11 +96,7 @@ def recurse_scaled(
     """
     _check_shapes(W_RR, U_RM, None, start_R, alphas_TM)
     factors_TR = alphas_TM @ U_RM.mT
-    gate = (
-        torch.ones_like(factors_TR[..., 0, :])
-        if start_R is None
-        else start_R.expand_as(factors_TR[..., 0, :])
-    )
+    gate = _first_gate(factors_TR, start_R)
     states: list[Tensor] = []
     scales: list[Tensor] = []
     log_scale = torch.zeros_like(factors_TR[..., 0, 0])
@@ -217,6 +209,12 @@ def lift_biases(
         V_VR=torch.cat([V_VR, d[:, None]], 1),
         start_R=torch.cat([W_RR @ h + b, one]),
     )
+
+
+def _first_gate(factors_TR: Tensor, start_R: Tensor | None) -> Tensor:
+    """Return g₁: all ones, or what the caller starts from."""
+    first = factors_TR[..., 0, :]
+    return torch.ones_like(first) if start_R is None else start_R.expand_as(first)
 
 
 def _check_shapes(
