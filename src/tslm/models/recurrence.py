@@ -24,7 +24,8 @@ class _MultiplicativeScan(torch.autograd.Function):
         transfers_TBR = factors_TBR.new_empty(T + 1, *transfer_BR.shape)
         transfers_TBR[0] = transfer_BR
         scales_TB1 = factors_TBR.new_empty(T, transfer_BR.shape[0], 1) if normalise else None
-        W_transposed = W_RR.t()
+        # Copied once for a window of products: they run half as fast again as on a transposed view.
+        W_transposed = W_RR.t().contiguous()
         # Unbound once: indexing a tensor costs more than a small operation on it.
         factors, states, transfers = factors_TBR.unbind(), states_TBR.unbind(), transfers_TBR.unbind()
         scales = scales_TB1.unbind() if scales_TB1 is not None else None
