@@ -165,7 +165,9 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
         self, inputs_TB: Int[Tensor, "T B"], cells: tuple[CellState, ...]
     ) -> tuple[Float[Tensor, "T B R"], tuple[CellState, ...]]:
         """Eq. 20. Read a window of words, time first; return the last cell's state after each word."""
-        vectors_TBM = F.embedding(inputs_TB, self.embedding) * math.sqrt(self.config.embedding)
+        # Tied, the head's gradient is dense already: a sparse one is added to it without an array of its size.
+        sparse = self.output is None and self.training
+        vectors_TBM = F.embedding(inputs_TB, self.embedding, sparse=sparse) * math.sqrt(self.config.embedding)
         if self.training and self.config.dropout_words > 0:
             keep_V1 = _mask((len(self.vocabulary), 1), self.config.dropout_words, vectors_TBM)
             vectors_TBM = vectors_TBM * F.embedding(inputs_TB, keep_V1)

@@ -136,19 +136,20 @@ class _CandidateCrossEntropy(torch.autograd.Function):
             weight_CM, offset_C, columns_N = weight_VM, bias_V, targets_N
         else:
             assert candidates.column_V is not None  # noqa: S101
-            weight_CM, offset_C = weight_VM[words_C], bias_V[words_C]
+            weight_CM, offset_C = weight_VM.index_select(0, words_C), bias_V[words_C]
             offset_C[candidates.frequent :] += candidates.log_weight
             columns_N = candidates.column_V[targets_N]
         C = weight_CM.shape[0]
-        target_weight_NM, target_bias_N = weight_VM[targets_N], bias_V[targets_N]
+        target_weight_NM, target_bias_N = weight_VM.index_select(0, targets_N), bias_V[targets_N]
         latents_gradient_NKM = torch.empty_like(latents_NKM)
         posterior_NK = torch.empty_like(log_prior_NK)
-        weight_gradient_CM = torch.zeros_like(weight_CM)
+        weight_gradient_CM = torch.empty_like(weight_CM)
         offset_gradient_C = torch.zeros_like(offset_C)
         target_weight_gradient_NM = torch.empty_like(target_weight_NM)
         target_bias_gradient_N = torch.empty_like(target_bias_N)
         total = latents_NKM.new_zeros((), dtype=torch.float64)
         step = max(1, _CandidateCrossEntropy.chunk_rows // K)
+        share = 1 / max(N, 1)
         for begin in range(0, N, step):
             part = slice(begin, min(begin + step, N))
             latents_nKM, weight_nM = latents_NKM[part], target_weight_NM[part]
@@ -157,7 +158,8 @@ class _CandidateCrossEntropy(torch.autograd.Function):
             # One column more than candidates: the target's own logit, exact.
             logits_nC = objective.buffer(n * K, C + 1, latents_NKM)
             torch.addmm(offset_C, latents_nM, weight_CM.t(), out=logits_nC[:, :C])
-            target_nK = (latents_nKM * weight_nM.unsqueeze(1)).sum(-1) + target_bias_N[part].unsqueeze(1)
+            target_nK = torch.linalg.vecdot(latents_nKM, weight_nM.unsqueeze(1))
+            target_nK += target_bias_N[part].unsqueeze(1)
             logits_nC[:, C] = target_nK.view(-1)
             present = (columns_N[part] >= 0).nonzero().squeeze(1)
             rows = (present.unsqueeze(1) * K + torch.arange(K)).view(-1)
@@ -179,35 +181,38 @@ class _CandidateCrossEntropy(torch.autograd.Function):
             if K > 1:
                 logits_nC *= posterior_nK.view(-1, 1)
             gradient_nC = logits_nC[:, :C]
-            pull_nK = posterior_nK * (probability_nK - 1)
-            torch.mm(gradient_nC, weight_CM, out=latents_gradient_NKM[part].view(n * K, M))
-            latents_gradient_NKM[part] += pull_nK.unsqueeze(-1) * weight_nM.unsqueeze(1)
-            weight_gradient_CM.addmm_(gradient_nC.t(), latents_nM)
+            pull_nK1 = (posterior_nK * (probability_nK - 1)).unsqueeze(-1)
+            latents_gradient_nKM = latents_gradient_NKM[part]
+            torch.mm(gradient_nC, weight_CM, out=latents_gradient_nKM.view(n * K, M))
+            latents_gradient_nKM.addcmul_(pull_nK1, weight_nM.unsqueeze(1))
+            weight_gradient_CM.addmm_(gradient_nC.t(), latents_nM, beta=float(begin > 0), alpha=share)
             offset_gradient_C += gradient_nC.sum(0)
-            target_weight_gradient_NM[part] = (pull_nK.unsqueeze(-1) * latents_nKM).sum(1)
-            target_bias_gradient_N[part] = pull_nK.sum(1)
+            torch.sum(pull_nK1 * latents_nKM, 1, out=target_weight_gradient_NM[part])
+            target_bias_gradient_N[part] = pull_nK1.sum((1, 2))
+        offset_gradient_C *= share
         if words_C is None:
             weight_gradient_VM, bias_gradient_V = weight_gradient_CM, offset_gradient_C
         else:
             weight_gradient_VM, bias_gradient_V = torch.zeros_like(weight_VM), torch.zeros_like(bias_V)
-            weight_gradient_VM[words_C] = weight_gradient_CM
+            weight_gradient_VM.index_copy_(0, words_C, weight_gradient_CM)
             bias_gradient_V[words_C] = offset_gradient_C
-        weight_gradient_VM.index_add_(0, targets_N, target_weight_gradient_NM)
-        bias_gradient_V.index_add_(0, targets_N, target_bias_gradient_N)
-        ctx.save_for_backward(latents_gradient_NKM, posterior_NK, weight_gradient_VM, bias_gradient_V)
-        return (total / max(N, 1)).to(latents_NKM.dtype)
+        weight_gradient_VM.index_add_(0, targets_N, target_weight_gradient_NM, alpha=share)
+        bias_gradient_V.index_add_(0, targets_N, target_bias_gradient_N, alpha=share)
+        # Not save_for_backward: what is handed out must have no second owner, so that autograd may add to it in place.
+        ctx.gradients = (
+            latents_gradient_NKM.mul_(share),
+            posterior_NK.mul_(-share),
+            weight_gradient_VM,
+            bias_gradient_V,
+        )
+        return (total * share).to(latents_NKM.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        latents_NKM, posterior_NK, weight_VM, bias_V = ctx.saved_tensors
-        scale = gradients[0] / max(len(posterior_NK), 1)
-        # The gradients were made by the forward pass and are handed out once, so they may be scaled in place.
-        return (
-            latents_NKM.mul_(scale),
-            posterior_NK.mul_(-scale),
-            weight_VM.mul_(scale),
-            bias_V.mul_(scale),
-            None,
-            None,
-            None,
-        )
+        made: tuple[Tensor, ...] = ctx.gradients
+        del ctx.gradients
+        scale = float(gradients[0])
+        if scale != 1:
+            for gradient in made:
+                gradient.mul_(scale)
+        return (*made, None, None, None)

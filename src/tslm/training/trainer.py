@@ -142,7 +142,10 @@ class Trainer:
         # Scaled before the backward pass: the processes' gradients then add up to that of the mean over all tokens.
         (penalised * (count / tokens)).backward()
         self._share_gradients()
-        norm = float(nn.utils.clip_grad_norm_(self.parameters, config.clip))
+        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        norm = float(nn.utils.get_total_norm(gradients))
+        if norm > config.clip:
+            nn.utils.clip_grads_with_norm_(self.parameters, config.clip, torch.tensor(norm))
         measured = {"loss": nats / tokens, "tokens": tokens, "gradient_norm": norm}
         if not (math.isfinite(nats) and math.isfinite(norm)):
             self._explain_divergence(measured, states_TBR)
