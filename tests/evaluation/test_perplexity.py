@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError
-from tslm.evaluation.perplexity import evaluate, line_batches
+from tslm.evaluation.perplexity import evaluate, evaluate_windows, line_batches
 from tslm.models.recurrent import RecurrentConfig, RecurrentModel
 from tslm.models.unigram import Unigram, UnigramConfig
 
@@ -98,3 +98,12 @@ def test_line_batches_hold_every_line_once(tokens, batch_tokens) -> None:
     if text:
         expected.append(tuple(text))
     assert sorted(lines) == sorted(expected)
+
+
+@pytest.mark.parametrize("length", [1, 10, 43, 301, 500])
+def test_windows_start_anew_every_few_tokens(model, ids, length) -> None:
+    parts = [ids[begin : begin + length] for begin in range(0, 301, length)]
+    nats = sum(nats_word_by_word(model, part, reset=False) for part in parts)
+    for batch_tokens in (1, 100, 10_000):
+        measured = evaluate_windows(model, ids, length, batch_tokens)
+        assert measured == pytest.approx(math.exp(nats / 301), rel=1e-12)

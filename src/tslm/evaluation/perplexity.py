@@ -103,6 +103,22 @@ def evaluate(
     )
 
 
+@torch.inference_mode()
+def evaluate_windows(
+    model: LanguageModel[Any], ids: NDArray[np.int32], length: int, batch_tokens: int = 16384
+) -> float:
+    """Return the perplexity with the state started anew every ``length`` tokens: a tensor of order ``length``."""
+    batch, nats = max(1, batch_tokens // length), 0.0
+    for begin in range(0, len(ids), batch * length):
+        part = torch.from_numpy(ids[begin : begin + batch * length].astype(np.int64))
+        whole = len(part) // length * length
+        for tokens_BT in (part[:whole].view(-1, length), part[whole:].unsqueeze(0)):
+            if tokens_BT.numel():
+                log_probability_BT, _ = model.score(tokens_BT, model.start(len(tokens_BT)))
+                nats -= float(log_probability_BT.double().sum())
+    return perplexity(nats, len(ids))
+
+
 def perplexity(nats: float, tokens: int) -> float:
     """Return exp of the mean negative log-likelihood; infinite where it is too large for a float."""
     mean = nats / tokens

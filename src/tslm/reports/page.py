@@ -84,6 +84,7 @@ def make_run(summary: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -
             show_number(summary[split]["bits_per_word"], 3),
         ]
         for split in ("valid", "test")
+        if split in summary
     ]
     facts = [
         ["parameters", f"{summary['parameters']:,}"],
@@ -99,7 +100,7 @@ def make_run(summary: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -
         )
     parts = [
         make_table(["split", "tokens", "perplexity", "reset per line", "bits per word"], rows),
-        f"<p><small>{escape(summary['test']['protocol'])}</small></p>",
+        f"<p><small>{escape(summary['valid']['protocol'])}</small></p>",
         draw_curves(entries) if entries else "",
         make_table(["", ""], facts),
         f"<h2>Recipe</h2><pre>{escape(tomli_w.dumps(summary['recipe']))}</pre>",

@@ -15,7 +15,7 @@ from typing import Any
 from tslm.errors import RunError
 from tslm.files import write_text
 from tslm.reports.paper import TABLE_2
-from tslm.reports.tables import show_number
+from tslm.reports.tables import show_duration, show_number
 from tslm.training.folder import METRICS, RECIPE, SUMMARY, read_summary
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
@@ -33,17 +33,17 @@ def collect(folder: Path) -> list[tuple[str, str, dict[str, Any]]]:
     return sorted(found, key=lambda row: (row[0], -(row[2]["test"]["perplexity"] or math.inf)))
 
 
-def keep(run: Path, folder: Path) -> Path:
-    """Copy what tells of a finished run, not its weights, to ``folder/<corpus>/<run without corpus>``."""
+def keep(run: Path, folder: Path, place: str | None = None) -> Path:
+    """Copy what tells of a finished run, not its weights, to ``folder/<place>``, by default ``<corpus>/<run>``."""
     summary = read_summary(run)
     if summary is None:
         raise RunError(f"{run} holds no finished run; finish it with tslm train")
     corpus = summary["corpus"]["name"]
-    place = folder / corpus / run.name.removeprefix(f"{corpus}-")
+    kept = folder / (place or f"{corpus}/{run.name.removeprefix(f'{corpus}-')}")
     for name in (SUMMARY, RECIPE, METRICS):
         if (run / name).exists():
-            write_text(place / name, (run / name).read_text(encoding="utf-8"))
-    return place
+            write_text(kept / name, (run / name).read_text(encoding="utf-8"))
+    return kept
 
 
 def make_markdown(folder: Path) -> str:
@@ -62,7 +62,7 @@ def make_markdown(folder: Path) -> str:
             show_number(summary["valid"]["perplexity"]),
             f"**{show_number(summary['test']['perplexity'])}**",
             f"{paper.test}" if paper is not None and paper.test is not None else "–",
-            _duration(summary["seconds"]) if "seconds" in summary else "–",
+            show_duration(summary["seconds"]) if "seconds" in summary else "–",
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -85,10 +85,6 @@ def _size(model: dict[str, Any]) -> str:
     if model["kind"] == "interpolation":
         return " + ".join(f"{weight:.2f}" for weight in model["weights"])
     return f"order {model['order']}" if "order" in model else "–"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 if __name__ == "__main__":

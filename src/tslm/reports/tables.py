@@ -15,12 +15,19 @@ def show_number(value: float | None, digits: int = 2) -> str:
     return "∞" if value is None or math.isinf(value) else f"{value:.{digits}f}"
 
 
+def show_duration(seconds: float) -> str:
+    """Return a training time as text."""
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
 def print_summary(summary: Mapping[str, Any]) -> None:
     """Print what a finished run has reached."""
     table = Table(title=f"{summary['kind']} on {summary['corpus']['name']}", title_justify="left")
     for column in ("split", "tokens", "perplexity", "reset per line", "bits per word"):
         table.add_column(column, justify="left" if column == "split" else "right")
     for split in ("valid", "test"):
+        if split not in summary:
+            continue
         report = summary[split]
         table.add_row(
             split,

@@ -100,7 +100,7 @@ def read_summary(folder: Path) -> dict[str, Any] | None:
     path = folder / SUMMARY
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
-        if not {"kind", "corpus", "recipe", "valid", "test"} <= summary.keys():
+        if not {"kind", "corpus", "recipe", "valid"} <= summary.keys():
             raise ValueError("it is no summary of a run")
     except FileNotFoundError:
         return None

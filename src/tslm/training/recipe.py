@@ -73,6 +73,9 @@ class TrainConfig:
     checkpoint_steps: int = 500
     """How many steps may be lost when the run is killed."""
 
+    test: bool = True
+    """Read the test split once, at the end; trials, among which validation chooses, leave it alone."""
+
     seed: int = 1
     """Decides the initial weights, the dropout and the sampled words."""
 

@@ -17,7 +17,7 @@ from tslm.corpus.files import is_pipe
 from tslm.corpus.reading import encode_file
 from tslm.corpus.sources import Corpus, open_corpus
 from tslm.errors import CorpusError, RunError
-from tslm.evaluation.perplexity import Tick, evaluate
+from tslm.evaluation.perplexity import Tick, evaluate, evaluate_windows
 from tslm.models.base import LanguageModel
 from tslm.models.registry import model_class
 from tslm.training.distributed import Group, joined_group
@@ -121,12 +121,17 @@ def _train(recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: 
             "tokens_per_second": position.epoch * len(corpus.splits["train"]) / max(seconds, 1e-9),
             "threads": torch.get_num_threads(),
         }
-        watcher.tell("measuring the perplexity of valid and test")
+        watcher.tell("measuring the final perplexity")
         model = load(folder)
+        if recipe.train.state == "reset":
+            # Trained as a tensor of order n, it is measured as one too.
+            length = recipe.train.window
+            progress["valid_windows"] = evaluate_windows(model, corpus.splits["valid"], length)
     else:
         model = model_class(recipe.kind).fit(recipe.model, corpus)  # type: ignore[attr-defined]
         seconds = time.perf_counter() - began
         model.save(folder)
+    splits = ("valid", "test") if recipe.train is None or recipe.train.test else ("valid",)
     summary = {
         "kind": recipe.kind,
         "recipe": recipe_tables(recipe),
@@ -140,7 +145,7 @@ def _train(recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: 
         "seconds": seconds,
         **progress,
         # Validation has chosen by now: this is the one time that the test split is read.
-        **{split: asdict(evaluate(model, corpus.splits[split])) for split in ("valid", "test")},
+        **{split: asdict(evaluate(model, corpus.splits[split])) for split in splits},
         "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "versions": {name: version(name) for name in ("tslm", "torch", "numpy")}
         | {"python": platform.python_version()},
