@@ -1,0 +1,276 @@
+"""Table 1, Table 2, Figure 4, Figure 5. The paper's number, ours and the difference, from finished runs alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from tslm.corpus.sources import open_corpus
+from tslm.corpus.statistics import describe_corpus
+from tslm.errors import CorpusError
+from tslm.files import write_text
+from tslm.reports.page import make_page, make_table, read_metrics
+from tslm.reports.paper import FIGURE_4, FIGURE_5, TABLE_1, TABLE_2
+from tslm.reports.plan import CELLS, CITED, READINGS, Run, plan
+from tslm.reports.sweep import Curve, draw_sweep
+from tslm.reports.tables import show_duration, show_number
+from tslm.training.folder import read_summary
+from tslm.training.recipe import Recipe, make_recipe, read_recipe
+
+NOT_RUN = "–"
+
+
+@dataclass(frozen=True)
+class Report:
+    """A table or figure beside the paper's, ready to be written as Markdown and HTML."""
+
+    name: str
+    """The file's name without its ending."""
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+    notes: list[str] = field(default_factory=list[str])
+    svg: str = ""
+    more: list[tuple[str, list[str], list[list[str]]]] = field(
+        default_factory=list[tuple[str, list[str], list[list[str]]]]
+    )
+    """Further tables: heading, header, rows."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return rows as objects, for ``--json``."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "rows": [dict(zip(self.header, row, strict=True)) for row in self.rows],
+            "notes": self.notes,
+        }
+
+
+def find_summary(run: Run, runs: Path, results: Path | None) -> dict[str, Any] | None:
+    """Return the summary of a finished run of this very recipe: from its own folder, else from ``results``."""
+    expected = _without_threads(read_recipe(Path(run.recipe), run.overrides))
+    for folder in (run.job(runs).folder, *([] if results is None else [results / run.place])):
+        summary = read_summary(folder)
+        if summary is not None and _without_threads(make_recipe(summary["recipe"])) == expected:
+            return summary
+    return None
+
+
+def count_epochs(run: Run, runs: Path) -> int:
+    """Return how many epochs an unfinished run has behind it."""
+    return sum("epoch" in entry for entry in read_metrics(run.job(runs).folder))
+
+
+def report(what: str, corpus: str, runs: Path, results: Path | None) -> Report:
+    """Return ``table1``, ``table2``, ``figure4`` or ``figure5`` as far as runs are finished."""
+    if what == "table1":
+        return report_table1()
+    found = [(run, find_summary(run, runs, results)) for run in plan(what, corpus)]
+    if what == "table2":
+        return report_table2(corpus, found, {run.place: count_epochs(run, runs) for run, _ in found})
+    return report_figure(what, corpus, found)
+
+
+def report_table1() -> Report:
+    """Table 1. The sizes of the corpora."""
+    rows: list[list[str]] = []
+    notes: list[str] = []
+    for corpus, paper in TABLE_1.items():
+        try:
+            facts = describe_corpus(open_corpus(corpus))
+        except CorpusError as error:
+            notes.append(f"{corpus} is not here: {error}")
+            continue
+        ours = {split: entry["tokens"] for split, entry in facts["splits"].items()}
+        for split in ("train", "valid", "test"):
+            rows.append([corpus, f"tokens, {split}", f"{paper[split]:,}", f"{ours[split]:,}"])
+        rows.append([corpus, "vocabulary", f"{paper['vocabulary']:,}", f"{facts['vocabulary']:,}"])
+        rate = facts["splits"]["train"]["oov_rate"]
+        rows.append([corpus, "<unk> in train", f"{paper['oov']:.1%}", f"{rate:.1%}"])
+    notes.append(
+        "Tokens count one end mark per line. The paper's row of articles is left out: the files do not mark them."
+    )
+    return Report("table-1", "Table 1: the corpora", ["corpus", "what", "paper", "here"], rows, notes)
+
+
+def report_table2(
+    corpus: str, found: Sequence[tuple[Run, dict[str, Any] | None]], begun: dict[str, int]
+) -> Report:
+    """Table 2. One line per row of the paper; several seeds are shown as their mean and their range."""
+    rows: list[list[str]] = []
+    settings: list[list[str]] = []
+    protocols: set[str] = set()
+    for name, paper in TABLE_2[corpus].items():
+        of_row = [(run, summary) for run, summary in found if run.row == name]
+        done = [summary for _, summary in of_row if summary is not None]
+        line = [paper.name, paper.size, _paper(paper.valid), _paper(paper.test)]
+        if not done:
+            epochs = max(begun[run.place] for run, _ in of_row)
+            state = f"broken off after {epochs} epochs" if epochs else "not run"
+            rows.append([*line, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, state])
+            continue
+        tests = [summary["test"]["perplexity"] for summary in done]
+        mean = sum(tests) / len(tests)
+        trained = "epochs" in done[0]
+        rows.append(
+            [
+                *line,
+                _spread([summary["valid"]["perplexity"] for summary in done]),
+                _spread(tests),
+                NOT_RUN if paper.test is None else f"{mean - paper.test:+.1f}",
+                f"{done[0]['parameters']:,}",
+                show_duration(sum(summary["seconds"] for summary in done) / len(done)),
+                f"{done[0]['tokens_per_second']:,.0f}" if trained else NOT_RUN,
+                f"{len(done)} seeds" if len(done) > 1 else "1 seed" if trained else "exact",
+            ]
+        )
+        settings += [_setting(paper.name, summary) for summary in done]
+        protocols |= {summary["test"]["protocol"] for summary in done}
+    header = ["model", "size", "paper valid", "paper test", "valid", "test", "difference"]
+    header += ["parameters", "training", "tokens/s", "runs"]
+    unrun = ", ".join(TABLE_2[corpus][name].name for name in CITED if not _done(found, name))
+    notes = [f"Protocol: {protocol}." for protocol in sorted(protocols)]
+    notes.append(
+        "Validation chose the epoch; test was read once, at the end of each run. Mean, and range, over seeds."
+    )
+    if unrun:
+        notes.append(
+            f"Not run here: {unrun}. They are cited by the paper, and the large ones take many hours on a CPU."
+        )
+    more = [
+        (
+            "How each run was made",
+            ["model", "seed", "epochs", "batch × window", "learning rate", "objective", "threads", "corpus"],
+            settings,
+        )
+    ]
+    return Report(f"table-2-{corpus}", f"Table 2: perplexity on {corpus}", header, rows, notes, more=more)
+
+
+def report_figure(what: str, corpus: str, found: Sequence[tuple[Run, dict[str, Any] | None]]) -> Report:
+    """Figure 4, Figure 5. Validation perplexity against n or r, a curve per cell (and reading)."""
+    is_length = what == "figure4"
+    letter, best = ("n", FIGURE_4[corpus]) if is_length else ("r", FIGURE_5[corpus])
+    readings = READINGS if is_length else ("",)
+    curves = [
+        Curve(
+            cell,
+            reading,
+            [
+                (run.value, _figure_value(summary))
+                for run, summary in sorted(found, key=lambda pair: pair[0].value)
+                if summary is not None and (run.row, run.reading) == (cell, reading)
+            ],
+        )
+        for reading in readings
+        for cell in CELLS
+    ]
+    values = sorted({run.value for run, _ in found})
+    rows = [
+        [f"{curve.cell.upper()}{f', state {curve.reading}' if curve.reading else ''}"]
+        + [
+            show_number(dict(curve.points)[value]) if value in dict(curve.points) else NOT_RUN
+            for value in values
+        ]
+        for curve in curves
+    ]
+    number = what[-1]
+    subject = "the length n" if is_length else "the rank r"
+    missing = sum(summary is None for _, summary in found)
+    notes = [
+        f"Validation perplexity after a short, equal training of every point; the paper finds {letter} = {best} best."
+    ]
+    if is_length:
+        notes.append(
+            "State carried: n only limits back-propagation, and the state is carried in the measurement too. "
+            "State reset: n is the order of the tensor, in training and in the measurement."
+        )
+    if missing:
+        notes.append(f"{missing} of {len(found)} points are not run yet.")
+    return Report(
+        f"figure-{number}-{corpus}",
+        f"Figure {number}: perplexity on {corpus} against {subject}",
+        ["cell", *(f"{letter} = {value}" for value in values)],
+        rows,
+        notes,
+        svg=draw_sweep(curves, letter, best),
+    )
+
+
+def to_markdown(made: Report) -> str:
+    """Return a report as Markdown; a figure is named as the SVG file beside it."""
+    parts = [f"# {made.title}", ""]
+    if made.svg:
+        parts += [f"![{made.title}]({made.name}.svg)", ""]
+    parts += [_markdown_table(made.header, made.rows), ""]
+    parts += [f"{note}\n" for note in made.notes]
+    for heading, header, rows in made.more:
+        parts += [f"## {heading}", "", _markdown_table(header, rows), ""]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def to_html(made: Report) -> str:
+    """Return a report as one self-contained page."""
+    parts = [made.svg, make_table(made.header, made.rows)]
+    parts += [f"<p>{escape(note)}</p>" for note in made.notes]
+    for heading, header, rows in made.more:
+        parts += [f"<h2>{escape(heading)}</h2>", make_table(header, rows)]
+    return make_page(made.title, "\n".join(parts))
+
+
+def write_reports(made: Report, folder: Path) -> list[Path]:
+    """Write a report as ``.md``, ``.html`` and, for a figure, ``.svg``; return the paths."""
+    texts = {".md": to_markdown(made), ".html": to_html(made)}
+    if made.svg:
+        texts[".svg"] = made.svg
+    for ending, text in texts.items():
+        write_text(folder / f"{made.name}{ending}", text)
+    return [folder / f"{made.name}{ending}" for ending in texts]
+
+
+def _without_threads(recipe: Recipe) -> Recipe:
+    """How many threads computed it decides the last bits of a result, not what was run."""
+    return recipe if recipe.train is None else replace(recipe, train=replace(recipe.train, threads=0))
+
+
+def _figure_value(summary: dict[str, Any]) -> float:
+    return summary.get("valid_windows", summary["valid"]["perplexity"])
+
+
+def _done(found: Sequence[tuple[Run, dict[str, Any] | None]], name: str) -> bool:
+    return any(run.row == name and summary is not None for run, summary in found)
+
+
+def _paper(value: float | None) -> str:
+    return NOT_RUN if value is None else f"{value:.1f}"
+
+
+def _spread(values: Sequence[float]) -> str:
+    mean = show_number(sum(values) / len(values))
+    return mean if len(values) == 1 else f"{mean} ({show_number(min(values))}–{show_number(max(values))})"
+
+
+def _setting(name: str, summary: dict[str, Any]) -> list[str]:
+    recipe, fingerprint = summary["recipe"], summary["corpus"]["fingerprint"][:12]
+    if "train" not in recipe:
+        return [name, *[NOT_RUN] * 6, fingerprint]
+    train, objective = recipe["train"], recipe["objective"]
+    sampled = f"{objective['frequent']} + {objective['sampled']} words" if objective["sampled"] else "full"
+    return [
+        name,
+        str(train["seed"]),
+        f"{summary['epochs']}, best {summary['best_epoch']}",
+        f"{train['batch']} × {train['window']}",
+        f"{train['learning_rate']}",
+        sampled,
+        str(summary["threads"]),
+        fingerprint,
+    ]
+
+
+def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("<", "&lt;") for cell in line) + " |" for line in lines)

@@ -1,0 +1,58 @@
+"""Figure 4, Figure 5. Curves of perplexity against one size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
+
+from tslm.reports.curves import COLOURS, GREY, to_svg
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One cell's perplexities."""
+
+    cell: str
+    reading: str
+    """``carried`` or ``reset`` for Figure 4, nothing for Figure 5."""
+    points: list[tuple[int, float]]
+
+
+def draw_sweep(curves: Sequence[Curve], letter: str, best: int) -> str:
+    """Figure 4, Figure 5. Draw curves side by side, one panel per reading, the paper's best value marked.
+
+    Args:
+        curves: those without points are left out.
+        letter: what the horizontal axis is, ``n`` or ``r``.
+        best: the value that the paper finds best.
+    """
+    readings = list(dict.fromkeys(curve.reading for curve in curves))
+    cells = list(dict.fromkeys(curve.cell for curve in curves))
+    figure = Figure(figsize=(5.6 * len(readings) + 0.6, 4.2), layout="constrained")
+    panels = figure.subplots(1, len(readings), sharey=True, squeeze=False)[0]
+    values = sorted({x for curve in curves for x, _ in curve.points})
+    for panel, reading in zip(panels, readings, strict=True):
+        for curve in curves:
+            if curve.reading == reading and curve.points:
+                panel.plot(
+                    *zip(*curve.points, strict=True),
+                    "o-",
+                    color=COLOURS[cells.index(curve.cell)],
+                    label=curve.cell.upper(),
+                    markersize=5,
+                )
+        if panel.lines:
+            panel.axvline(best, color=GREY, linestyle=":", label=f"the paper's best, {letter} = {best}")
+            panel.set_xscale("log", base=2)
+            panel.xaxis.set_major_locator(FixedLocator(values))
+            panel.xaxis.set_minor_locator(NullLocator())
+            panel.xaxis.set_major_formatter(ScalarFormatter())
+            panel.legend()
+        panel.set_xlabel(letter)
+        if reading:
+            panel.set_title(f"state {reading}")
+    panels[0].set_ylabel("validation perplexity")
+    return to_svg(figure)

@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from tslm.cli import main
+from tslm.errors import RecipeError
+from tslm.files import write_text
+from tslm.reports.paper import TABLE_2
+from tslm.reports.plan import LENGTHS, RANKS, plan
+from tslm.reports.reproduce import find_summary, report, to_html, to_markdown
+from tslm.training.recipe import read_recipe, recipe_tables
+
+ROOT = Path(__file__).parents[2]
+
+
+def put(folder: Path, run, test: float, overrides=(), **more) -> None:
+    """Write the summary that a run of this recipe would have left."""
+    recipe = recipe_tables(read_recipe(Path(run.recipe), (*run.overrides, *overrides)))
+    summary = {
+        "kind": recipe["model"]["kind"],
+        "recipe": recipe,
+        "corpus": {"name": "ptb", "fingerprint": "0123456789abcdef", "vocabulary": 10, "train_tokens": 100},
+        "parameters": 1234,
+        "seconds": 600.0,
+        "valid": {"perplexity": test + 5, "protocol": "every token once"},
+        "test": {"perplexity": test, "protocol": "every token once"},
+        "epochs": 3,
+        "best_epoch": 2,
+        "tokens_per_second": 1000.0,
+        "threads": 1,
+        **more,
+    }
+    write_text(folder / "summary.json", json.dumps(summary))
+
+
+def row_of(made, name: str) -> dict[str, str]:
+    return next(row for row in made.as_json()["rows"] if row["model"] == name)
+
+
+@pytest.mark.parametrize("corpus", ["ptb", "wikitext-2"])
+def test_every_row_of_table_2_is_a_recipe_of_the_papers_size(corpus) -> None:
+    runs = plan("table2", corpus)
+    assert {run.row for run in runs} == set(TABLE_2[corpus])
+    for run in runs:
+        recipe, paper = read_recipe(Path(run.recipe), run.overrides), TABLE_2[corpus][run.row]
+        assert recipe.corpus.name == corpus
+        if recipe.kind == "recurrent":
+            assert f"{recipe.model.rank} × {recipe.model.layers}" == paper.size
+            assert (recipe.model.head == "mixture") == paper.name.endswith("MoS")
+
+
+def test_the_three_cells_are_trained_alike() -> None:
+    for corpus in ("ptb", "wikitext-2"):
+        tables = [recipe_tables(read_recipe(Path(f"{corpus}/{cell}"))) for cell in ("tslm", "rnn", "lstm")]
+        for other in tables[1:]:
+            assert other["objective"] == tables[0]["objective"]
+            for key in ("epochs", "batch", "window", "schedule", "optimiser", "clip", "beta2"):
+                assert other["train"][key] == tables[0]["train"][key], key
+            for key in ("rank", "embedding", "layers", "tied"):
+                assert other["model"][key] == tables[0]["model"][key], key
+
+
+def test_every_point_of_a_figure_has_the_same_budget() -> None:
+    lengths, ranks = plan("figure4"), plan("figure5")
+    assert len(lengths) == len(LENGTHS) * 2 * 3
+    assert len(ranks) == len(RANKS) * 3
+    for run in lengths:
+        train = read_recipe(Path(run.recipe), run.overrides).train
+        assert train is not None
+        assert (train.window, train.state, train.test) == (run.value, run.reading, False)
+        assert train.window * train.batch == pytest.approx(1400, rel=0.02)
+    for run in ranks:
+        model = read_recipe(Path(run.recipe), run.overrides).model
+        assert (model.rank, model.embedding) == (run.value, run.value)
+    assert len({run.job(Path("runs")).folder for run in (*lengths, *ranks, *plan("table2"))}) == len(
+        [*lengths, *ranks, *plan("table2")]
+    )
+
+
+def test_what_the_paper_does_not_have_is_refused() -> None:
+    with pytest.raises(RecipeError, match="did you mean 'figure4'"):
+        plan("figure44")
+    with pytest.raises(RecipeError, match="no numbers"):
+        plan("table2", "asv")
+
+
+def test_a_run_is_reused_only_if_its_recipe_is_the_same(tmp_path) -> None:
+    run = next(run for run in plan("table2") if run.row == "tslm")
+    runs, results = tmp_path / "runs", tmp_path / "results"
+    assert find_summary(run, runs, results) is None
+    put(results / run.place, run, 100.0, ["train.threads=7"])
+    found = find_summary(run, runs, results)
+    assert found is not None
+    assert found["test"]["perplexity"] == 100.0
+    assert find_summary(run, runs, None) is None
+    put(run.job(runs).folder, run, 99.0)
+    own = find_summary(run, runs, results)
+    assert own is not None
+    assert own["test"]["perplexity"] == 99.0, "a run of this machine comes first"
+    put(run.job(runs).folder, run, 98.0, ["train.learning_rate=0.5"])
+    other = find_summary(run, runs, results)
+    assert other is not None
+    assert other["test"]["perplexity"] == 100.0, "a run of another recipe is no run of this one"
+
+
+def test_table_2_shows_difference_spread_and_what_is_missing(tmp_path) -> None:
+    for run in plan("table2"):
+        if run.row == "tslm":
+            put(tmp_path / run.place, run, 90.0 + 4 * ("seed2" in run.place))
+    made = report("table2", "ptb", tmp_path / "runs", tmp_path)
+    tslm = row_of(made, "TSLM")
+    assert tslm["test"] == "92.00 (90.00–94.00)"
+    assert tslm["difference"] == "-16.1"
+    assert tslm["paper test"] == "108.1"
+    assert tslm["runs"] == "2 seeds"
+    assert (tslm["parameters"], tslm["training"], tslm["tokens/s"]) == ("1,234", "10 min", "1,000")
+    assert row_of(made, "RNN")["runs"] == "not run"
+    assert any("Not run here" in note and "LSTM (Grave)" in note for note in made.notes)
+    for text in (to_markdown(made), to_html(made)):
+        assert "92.00 (90.00–94.00)" in text
+        assert "every token once" in text
+
+
+def test_a_run_that_was_broken_off_is_named(tmp_path) -> None:
+    run = next(run for run in plan("table2") if run.row == "lstm")
+    write_text(run.job(tmp_path).folder / "metrics.jsonl", '{"step": 1}\n{"epoch": 1}\n{"epoch": 2}\n')
+    assert row_of(report("table2", "ptb", tmp_path, None), "LSTM")["runs"] == "broken off after 2 epochs"
+
+
+def test_figures_take_the_window_for_the_reset_reading(tmp_path) -> None:
+    for run in plan("figure4"):
+        if run.row == "tslm":
+            windows = {"valid_windows": 200.0 + run.value} if run.reading == "reset" else {}
+            put(tmp_path / run.place, run, 100.0 + run.value, **windows)
+    made = report("figure4", "ptb", tmp_path / "runs", tmp_path)
+    rows = {row["cell"]: row for row in made.as_json()["rows"]}
+    assert rows["TSLM, state carried"]["n = 5"] == "110.00"
+    assert rows["TSLM, state reset"]["n = 60"] == "260.00"
+    assert rows["LSTM, state reset"]["n = 60"] == "–"
+    assert made.svg.startswith("<svg")
+    assert f"{2 * 2 * len(LENGTHS)} of {2 * 3 * len(LENGTHS)} points are not run yet" in to_markdown(made)
+
+
+def test_figure_5_is_drawn_even_without_runs(tmp_path) -> None:
+    made = report("figure5", "ptb", tmp_path, None)
+    assert made.svg.startswith("<svg")
+    assert all(set(row[1:]) == {"–"} for row in made.rows)
+
+
+def test_the_command_without_a_budget_reports_what_is_there(tmp_path, capsys) -> None:
+    results = str(ROOT / "results")
+    arguments = [
+        "--budget",
+        "0",
+        "--runs",
+        str(tmp_path / "runs"),
+        "--results",
+        results,
+        "--out",
+        str(tmp_path),
+    ]
+    assert main(["reproduce", "table2", *arguments, "--json"]) == 0
+    (made,) = json.loads(capsys.readouterr().out)
+    kn5 = next(row for row in made["rows"] if row["model"] == "KN-5")
+    assert kn5["test"] == "141.19"
+    assert math.isclose(float(kn5["difference"]), 0, abs_tol=0.05)
+    assert (tmp_path / "table-2-ptb.md").exists()
+    assert "<table>" in (tmp_path / "table-2-ptb.html").read_text()
+    assert main(["reproduce", "figure5", *arguments]) == 0
+    assert (tmp_path / "figure-5-ptb.svg").exists()
+    assert main(["reproduce", "table2", "--budget", "soon"]) == 2
+
+
+@pytest.mark.ptb
+def test_the_command_trains_what_is_missing_and_keeps_it(ptb, tmp_path, capsys) -> None:
+    arguments = ["reproduce", "table2", "--only", "kn5", "--budget", "10m", "--fresh", "--keep", "--json"]
+    places = [
+        "--runs",
+        str(tmp_path / "runs"),
+        "--results",
+        str(tmp_path / "results"),
+        "--out",
+        str(tmp_path),
+    ]
+    assert main([*arguments, *places]) == 0
+    (made,) = json.loads(capsys.readouterr().out)
+    assert next(row for row in made["rows"] if row["model"] == "KN-5")["test"] == "141.19"
+    assert (tmp_path / "results" / "ptb" / "kn5" / "summary.json").exists()
+    assert not (tmp_path / "results" / "ptb" / "kn5" / "model.safetensors").exists()
+
+
+def test_the_reports_of_the_docs_are_those_the_results_give(tmp_path) -> None:
+    for what, corpus in (("table2", "ptb"), ("table2", "wikitext-2"), ("figure4", "ptb"), ("figure5", "ptb")):
+        made = report(what, corpus, tmp_path, ROOT / "results")
+        kept = ROOT / "docs" / "reproduced" / f"{made.name}.md"
+        assert kept.read_text(encoding="utf-8") == to_markdown(made), "run: make results"
+
+
+@pytest.mark.ptb
+@pytest.mark.wikitext
+def test_table_1_of_the_docs(ptb, wikitext, tmp_path) -> None:
+    made = report("table1", "ptb", tmp_path, None)
+    kept = ROOT / "docs" / "reproduced" / f"{made.name}.md"
+    assert kept.read_text(encoding="utf-8") == to_markdown(made), "run: make results"
+    assert [row[2] == row[3] for row in made.rows].count(False) == 3, "PTB counts one token less per split"
