@@ -13,32 +13,32 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from tslm.models.kernel import active
+
 
 class _MultiplicativeScan(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[override]
         ctx: Any, factors_TBR: Tensor, transfer_BR: Tensor, W_RR: Tensor, b_R: Tensor, normalise: bool
     ) -> tuple[Tensor, Tensor]:
-        T = factors_TBR.shape[0]
-        states_TBR = torch.empty_like(factors_TBR)
+        T, B, _ = factors_TBR.shape
+        given = (factors_TBR, W_RR, b_R)
+        kernel = active()
+        if kernel is not None and kernel.takes(*given, transfer_BR):
+            given = (factors_TBR.contiguous(), W_RR.contiguous(), b_R.contiguous())
+        else:
+            kernel = None
+        states_TBR = torch.empty_like(given[0])
         transfers_TBR = factors_TBR.new_empty(T + 1, *transfer_BR.shape)
         transfers_TBR[0] = transfer_BR
-        scales_TB1 = factors_TBR.new_empty(T, transfer_BR.shape[0], 1) if normalise else None
-        # Copied once for a window of products: they run half as fast again as on a transposed view.
-        W_transposed = W_RR.t().contiguous()
-        # Unbound once: indexing a tensor costs more than a small operation on it.
-        factors, states, transfers = factors_TBR.unbind(), states_TBR.unbind(), transfers_TBR.unbind()
-        scales = scales_TB1.unbind() if scales_TB1 is not None else None
-        for t in range(T):
-            state = states[t]
-            torch.mul(transfers[t], factors[t], out=state)
-            if scales is not None:
-                torch.linalg.vecdot(state, state, out=scales[t].squeeze(-1))
-                scales[t].div_(state.shape[-1]).add_(1).rsqrt_()
-                state.mul_(scales[t])
-            torch.addmm(b_R, state, W_transposed, out=transfers[t + 1])
-        ctx.save_for_backward(factors_TBR, states_TBR, transfers_TBR, W_RR)
-        ctx.scales_TB1 = scales_TB1
+        scales_TB1 = factors_TBR.new_empty(T, B, 1) if normalise else None
+        arrays = (states_TBR, transfers_TBR, scales_TB1)
+        if kernel is not None:
+            kernel.run("forward", *given, *arrays)
+        else:
+            _go_forward(*given, *arrays)
+        ctx.save_for_backward(given[0], states_TBR, transfers_TBR, given[1])
+        ctx.scales_TB1, ctx.kernel = scales_TB1, kernel
         return states_TBR, transfers_TBR[T]
 
     @staticmethod
@@ -48,28 +48,68 @@ class _MultiplicativeScan(torch.autograd.Function):
     ) -> tuple[Tensor | None, ...]:
         states_gradient_TBR, last_transfer_gradient_BR = gradients
         factors_TBR, states_TBR, transfers_TBR, W_RR = ctx.saved_tensors
-        scales_TB1: Tensor | None = ctx.scales_TB1
-        T = factors_TBR.shape[0]
-        # raw: the gradient of transfer ⊙ factor, before the state is rescaled.
-        raw_TBR = torch.empty_like(states_TBR)
+        factors_gradient_TBR = torch.empty_like(states_TBR)
         transfers_gradient_TBR = torch.empty_like(transfers_TBR)
-        transfers_gradient_TBR[T] = last_transfer_gradient_BR
-        outer, factors, states = states_gradient_TBR.unbind(), factors_TBR.unbind(), states_TBR.unbind()
-        raws, inner = raw_TBR.unbind(), transfers_gradient_TBR.unbind()
-        scales = scales_TB1.unbind() if scales_TB1 is not None else None
-        for t in range(T - 1, -1, -1):
-            raw = raws[t]
-            torch.addmm(outer[t], inner[t + 1], W_RR, out=raw)
-            if scales is not None:
-                along_B1 = torch.linalg.vecdot(raw, states[t]).div_(raw.shape[-1]).unsqueeze_(-1)
-                raw.addcmul_(states[t], along_B1, value=-1).mul_(scales[t])
-            torch.mul(raw, factors[t], out=inner[t])
+        transfers_gradient_TBR[-1] = last_transfer_gradient_BR
+        given = (factors_TBR, W_RR, states_TBR, transfers_TBR, ctx.scales_TB1)
+        if ctx.kernel is not None:
+            outer_TBR = states_gradient_TBR.contiguous()
+            ctx.kernel.run("backward", *given, outer_TBR, factors_gradient_TBR, transfers_gradient_TBR)
+        else:
+            _go_backward(*given, states_gradient_TBR, factors_gradient_TBR, transfers_gradient_TBR)
         R = W_RR.shape[0]
-        # Not an in-place product: raw_TBR becomes the gradient of the factors only here, after its last use.
-        factors_gradient_TBR = raw_TBR.mul_(transfers_TBR[:T])
         following = transfers_gradient_TBR[1:].reshape(-1, R)
         W_gradient_RR = following.t() @ states_TBR.reshape(-1, R)
         return factors_gradient_TBR, transfers_gradient_TBR[0], W_gradient_RR, following.sum(0), None
+
+
+def _go_forward(
+    factors_TBR: Tensor,
+    W_RR: Tensor,
+    b_R: Tensor,
+    states_TBR: Tensor,
+    transfers_TBR: Tensor,
+    scales_TB1: Tensor | None,
+) -> None:
+    """Fill in the states, the transfers after the first, and the scales."""
+    # Copied once for a window of products: they run half as fast again as on a transposed view.
+    W_transposed = W_RR.t().contiguous()
+    # Unbound once: indexing a tensor costs more than a small operation on it.
+    factors, states, transfers = factors_TBR.unbind(), states_TBR.unbind(), transfers_TBR.unbind()
+    scales = scales_TB1.unbind() if scales_TB1 is not None else None
+    for t, state in enumerate(states):
+        torch.mul(transfers[t], factors[t], out=state)
+        if scales is not None:
+            torch.linalg.vecdot(state, state, out=scales[t].squeeze(-1))
+            scales[t].div_(state.shape[-1]).add_(1).rsqrt_()
+            state.mul_(scales[t])
+        torch.addmm(b_R, state, W_transposed, out=transfers[t + 1])
+
+
+def _go_backward(
+    factors_TBR: Tensor,
+    W_RR: Tensor,
+    states_TBR: Tensor,
+    transfers_TBR: Tensor,
+    scales_TB1: Tensor | None,
+    states_gradient_TBR: Tensor,
+    factors_gradient_TBR: Tensor,
+    transfers_gradient_TBR: Tensor,
+) -> None:
+    """Fill in the gradients of the factors and of the transfers before the last."""
+    outer, factors, states = states_gradient_TBR.unbind(), factors_TBR.unbind(), states_TBR.unbind()
+    raws, inner = factors_gradient_TBR.unbind(), transfers_gradient_TBR.unbind()
+    scales = scales_TB1.unbind() if scales_TB1 is not None else None
+    for t in range(len(raws) - 1, -1, -1):
+        # The gradient of transfer ⊙ factor, before the state is rescaled.
+        raw = raws[t]
+        torch.addmm(outer[t], inner[t + 1], W_RR, out=raw)
+        if scales is not None:
+            along_B1 = torch.linalg.vecdot(raw, states[t]).div_(raw.shape[-1]).unsqueeze_(-1)
+            raw.addcmul_(states[t], along_B1, value=-1).mul_(scales[t])
+        torch.mul(raw, factors[t], out=inner[t])
+    # It becomes the gradient of the factors only here, after its last use.
+    factors_gradient_TBR.mul_(transfers_TBR[:-1])
 
 
 def multiplicative_scan(

@@ -1,0 +1,175 @@
+// Eq. 19 over a whole window, forward and backward, in one call.
+//
+// The columns of a batch do not speak with each other, so each thread takes its share of them through all steps and
+// never waits for another. W is copied once per call into panels that the products then read in order.
+// Plain C++ with the vector extensions of GCC and Clang: no headers of PyTorch, so it compiles in seconds.
+
+#include <cmath>
+#include <cstddef>
+#include <memory>
+
+#ifdef __AVX512F__
+constexpr int width = 64;     // bytes of a vector
+constexpr int most_rows = 12; // 24 of 32 registers hold sums
+#else
+constexpr int width = 32;
+constexpr int most_rows = 6; // 12 of 16
+#endif
+constexpr int vectors = 2; // per row of a tile
+
+template <typename S> constexpr int lanes = width / sizeof(S);
+template <typename S> constexpr int columns = vectors *lanes<S>;
+
+// Of S, not of vectors, is the alignment: rows of any length follow each other without gaps.
+typedef float vector_float __attribute__((vector_size(width), aligned(alignof(float)), may_alias));
+typedef double vector_double __attribute__((vector_size(width), aligned(alignof(double)), may_alias));
+template <typename S> struct vector_of;
+template <> struct vector_of<float> { typedef vector_float type; };
+template <> struct vector_of<double> { typedef vector_double type; };
+
+// The matrix A (R × R, or its transpose) as panels of `columns` columns; the last is filled up with zeros.
+template <typename S> std::unique_ptr<S[]> pack(long R, const S *A, bool transposed) {
+    const long panels = (R + columns<S> - 1) / columns<S>;
+    std::unique_ptr<S[]> packed(new S[panels * columns<S> * R]);
+    for (long p = 0; p < panels; ++p)
+        for (long k = 0; k < R; ++k)
+            for (long j = 0; j < columns<S>; ++j) {
+                const long n = p * columns<S> + j;
+                packed[(p * R + k) * columns<S> + j] = n >= R ? S(0) : transposed ? A[n * R + k] : A[k * R + n];
+            }
+    return packed;
+}
+
+// out = start + a · panel for `rows` rows and the columns of one panel.
+template <typename S, int rows>
+inline void tile(long R, const S *a, const S *panel, const S *start, long start_stride, S *out, long present) {
+    typedef typename vector_of<S>::type Vector;
+    Vector sum[rows][vectors];
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; ++v)
+            sum[r][v] = Vector{};
+    for (long k = 0; k < R; ++k) {
+        const Vector *row = reinterpret_cast<const Vector *>(panel + k * columns<S>);
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 2
+            for (int v = 0; v < vectors; ++v)
+                sum[r][v] += a[r * R + k] * row[v];
+    }
+    if (present == columns<S>) {
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; ++r)
+#pragma GCC unroll 2
+            for (int v = 0; v < vectors; ++v)
+                reinterpret_cast<Vector *>(out + r * R)[v] =
+                    sum[r][v] + reinterpret_cast<const Vector *>(start + r * start_stride)[v];
+    } else {
+        for (int r = 0; r < rows; ++r)
+            for (long j = 0; j < present; ++j)
+                out[r * R + j] = reinterpret_cast<const S *>(sum[r])[j] + start[r * start_stride + j];
+    }
+}
+
+template <typename S, int rows, typename... Arguments> inline void tile_of(int wanted, Arguments... arguments) {
+    if (wanted == rows)
+        tile<S, rows>(arguments...);
+    else if constexpr (rows > 1)
+        tile_of<S, rows - 1>(wanted, arguments...);
+}
+
+// out = start + a · A for all rows; a stride of 0 gives every row the same start.
+template <typename S>
+void multiply(long rows, long R, const S *a, const S *packed, const S *start, long start_stride, S *out) {
+    const long tiles = (rows + most_rows - 1) / most_rows;
+    for (long n = 0; n < R; n += columns<S>) {
+        const long present = R - n < columns<S> ? R - n : columns<S>;
+        for (long i = 0; i < tiles; ++i) {
+            const long begin = rows * i / tiles, end = rows * (i + 1) / tiles;
+            tile_of<S, most_rows>(int(end - begin), R, a + begin * R, packed + n * R, start + begin * start_stride + n,
+                                  start_stride, out + begin * R + n, present);
+        }
+    }
+}
+
+// scales is null where states are not rescaled.
+template <typename S>
+void forward(long T, long B, long R, int threads, const S *factors, const S *W, const S *b, S *states, S *transfers,
+             S *scales) {
+    const auto packed = pack(R, W, true);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int part = 0; part < threads; ++part) {
+        const long begin = B * part / threads, end = B * (part + 1) / threads;
+        for (long t = 0; t < T; ++t) {
+            for (long row = t * B + begin; row < t * B + end; ++row) {
+                const S *g = transfers + row * R, *f = factors + row * R;
+                S *h = states + row * R, squares = 0;
+#pragma omp simd reduction(+ : squares)
+                for (long i = 0; i < R; ++i) {
+                    h[i] = g[i] * f[i];
+                    squares += h[i] * h[i];
+                }
+                if (scales) {
+                    const S scale = scales[row] = 1 / std::sqrt(1 + squares / R);
+#pragma omp simd
+                    for (long i = 0; i < R; ++i)
+                        h[i] *= scale;
+                }
+            }
+            const long row = t * B + begin;
+            multiply(end - begin, R, states + row * R, packed.get(), b, 0, transfers + (row + B) * R);
+        }
+    }
+}
+
+// On entry transfers_gradient ends with the gradient of the last transfer; on return factors_gradient is whole.
+template <typename S>
+void backward(long T, long B, long R, int threads, const S *factors, const S *W, const S *states, const S *transfers,
+              const S *scales, const S *states_gradient, S *factors_gradient, S *transfers_gradient) {
+    const auto packed = pack(R, W, false);
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int part = 0; part < threads; ++part) {
+        const long begin = B * part / threads, end = B * (part + 1) / threads;
+        for (long t = T - 1; t >= 0; --t) {
+            const long first = (t * B + begin) * R;
+            multiply(end - begin, R, transfers_gradient + first + B * R, packed.get(), states_gradient + first, R,
+                     factors_gradient + first);
+            for (long row = t * B + begin; row < t * B + end; ++row) {
+                const S *f = factors + row * R, *h = states + row * R, *g = transfers + row * R;
+                S *raw = factors_gradient + row * R, *inner = transfers_gradient + row * R;
+                if (scales) {
+                    S along = 0;
+#pragma omp simd reduction(+ : along)
+                    for (long i = 0; i < R; ++i)
+                        along += raw[i] * h[i];
+                    along /= R;
+                    const S scale = scales[row];
+#pragma omp simd
+                    for (long i = 0; i < R; ++i)
+                        raw[i] = (raw[i] - along * h[i]) * scale;
+                }
+#pragma omp simd
+                for (long i = 0; i < R; ++i) {
+                    inner[i] = raw[i] * f[i];
+                    raw[i] *= g[i];
+                }
+            }
+        }
+    }
+}
+
+#define EXPORT(S)                                                                                                      \
+    extern "C" void forward_##S(long T, long B, long R, int threads, const S *factors, const S *W, const S *b,         \
+                                S *states, S *transfers, S *scales) {                                                  \
+        forward(T, B, R, threads, factors, W, b, states, transfers, scales);                                           \
+    }                                                                                                                  \
+    extern "C" void backward_##S(long T, long B, long R, int threads, const S *factors, const S *W, const S *states,   \
+                                 const S *transfers, const S *scales, const S *states_gradient, S *factors_gradient,   \
+                                 S *transfers_gradient) {                                                              \
+        backward(T, B, R, threads, factors, W, states, transfers, scales, states_gradient, factors_gradient,           \
+                 transfers_gradient);                                                                                  \
+    }
+
+EXPORT(float)
+EXPORT(double)
