@@ -1,33 +1,34 @@
-"""Training: the recurrence, a whole step, and how cost grows. Ratios within one run; see --help.
+"""Training: the recurrence, a whole step, its memory, and how cost grows. Ratios within one run; see --help.
 
-python benchmarks/training.py            # everything, about five minutes
+python benchmarks/training.py            # everything, about six minutes
 python benchmarks/training.py recurrence # one part
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import time
-from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch import nn
-from torch.nn import functional as F
 
 from report import machine, write_results
-from tslm.corpus.vocabulary import Vocabulary
-from tslm.models.recurrence import multiplicative_scan
-from tslm.models.recurrent import RecurrentConfig, RecurrentModel
-from tslm.training.objective import Objective, ObjectiveConfig
+from training_memory import STEPS, measure_peak
+from training_work import LOSSES, Window, Work, make_loss, make_plain_step, make_training, recur, scan
+from tslm.models import kernel
 
 console = Console()
+GOALS_MB = {"PTB": 1000, "WikiText-2": 3000}
+"""The memory a training run may take."""
 
 
-def best(work: Callable[[], Any], seconds: float = 2.0) -> float:
+def best(work: Work, seconds: float = 2.0) -> float:
     """Return the shortest time of one call, in seconds, over about ``seconds`` of calls."""
     work()
     shortest, began = float("inf"), time.perf_counter()
@@ -38,69 +39,59 @@ def best(work: Callable[[], Any], seconds: float = 2.0) -> float:
     return shortest
 
 
-def loop(factors_TBR, transfer_BR, W_RR, b_R):
-    states = []
-    for factor_BR in factors_TBR:
-        state_BR = transfer_BR * factor_BR
-        states.append(state_BR)
-        transfer_BR = state_BR @ W_RR.T + b_R
-    return torch.stack(states)
-
-
-def loop_normalised(factors_TBR, transfer_BR, W_RR, b_R):
-    states = []
-    for factor_BR in factors_TBR:
-        state_BR = transfer_BR * factor_BR
-        state_BR = state_BR / torch.sqrt(1 + state_BR.square().mean(-1, keepdim=True))
-        states.append(state_BR)
-        transfer_BR = state_BR @ W_RR.T + b_R
-    return torch.stack(states)
+def make_table(title: str, *columns: str) -> Table:
+    """Return a table whose first column is text and whose others are numbers."""
+    table = Table(title=title, title_justify="left")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left")
+    return table
 
 
 def measure_recurrence() -> list[dict[str, Any]]:
-    """Forward and backward of one window, without embedding and head."""
+    """Forward and backward of one window: from the words' factors, and from their vectors."""
+    before = kernel.active()
+    compiler = shutil.which(os.environ.get("CXX", "g++")) is not None
     rows = []
     for B, T, R in ((20, 35, 256), (64, 35, 512)):
-        transfer_BR, b_R = torch.ones(B, R), torch.ones(R, requires_grad=True)
-        W_RR = (0.5 * torch.randn(R, R) / R**0.5).requires_grad_()
-        gradient_TBR = torch.randn(T, B, R)
-        rnn, lstm = nn.RNN(R, R), nn.LSTM(R, R)
-        # The TSLM's U belongs to the comparison: nn.RNN and nn.LSTM project their inputs too.
-        U_RR = (torch.randn(R, R) / R**0.5).requires_grad_()
-        inputs_TBR = torch.randn(T, B, R, requires_grad=True)
-
-        def fast(
-            normalise: bool, inputs=inputs_TBR, U=U_RR, start=transfer_BR, W=W_RR, b=b_R, out=gradient_TBR
-        ):
-            multiplicative_scan((F.linear(inputs, U)).tanh(), start, W, b, normalise=normalise)[0].backward(
-                out
-            )
-
-        def plain(recur, inputs=inputs_TBR, U=U_RR, start=transfer_BR, W=W_RR, b=b_R, out=gradient_TBR):
-            recur((F.linear(inputs, U)).tanh(), start, W, b).backward(out)
-
-        def pytorch(network, inputs=inputs_TBR, out=gradient_TBR):
-            network(inputs)[0].backward(out)
-
-        times = {
-            "tslm": best(partial(fast, False)),
-            "tslm, normalised": best(partial(fast, True)),
-            "autograd loop": best(partial(plain, loop)),
-            "autograd loop, normalised": best(partial(plain, loop_normalised)),
-            "nn.RNN": best(partial(pytorch, rnn)),
-            "nn.LSTM": best(partial(pytorch, lstm)),
-        }
-        rows.append({"B": B, "T": T, "R": R, "milliseconds": {k: 1e3 * v for k, v in times.items()}})
-    table = Table(title="recurrence, forward + backward, ms (ratio to tslm)", title_justify="left")
-    table.add_column("B × T × R")
-    for name in rows[0]["milliseconds"]:
-        table.add_column(name, justify="right")
-    for row in rows:
-        own = row["milliseconds"]["tslm"]
-        cells = [f"{ms:.1f} ({ms / own:.2f}×)" for ms in row["milliseconds"].values()]
-        table.add_row(f"{row['B']} × {row['T']} × {row['R']}", *cells)
-    console.print(table)
+        torch.manual_seed(0)
+        window = Window(B, T, R)
+        row: dict[str, Any] = {"B": B, "T": T, "R": R}
+        for part, work in (("alone", window.alone), ("with_input_product", window.with_input)):
+            times = {}
+            for normalise, suffix in ((False, ""), (True, ", normalised")):
+                kernel.accelerate(False)
+                times["tslm" + suffix] = best(partial(work, scan, normalise))
+                times["autograd loop" + suffix] = best(partial(work, recur, normalise))
+                if compiler:
+                    kernel.accelerate()
+                    times["tslm, kernel" + suffix] = best(partial(work, scan, normalise))
+            row[part] = times
+        row["alone"]["products by W alone"] = best(window.products)
+        row["with_input_product"] |= {name: best(partial(window.pytorch, name)) for name in window.networks}
+        for part in ("alone", "with_input_product"):
+            row[part] = {name: 1e3 * seconds for name, seconds in row[part].items()}
+        rows.append(row)
+    kernel.accelerate(before is not None)
+    for part, title in (
+        ("alone", "recurrence alone, from the words' factors, forward + backward"),
+        (
+            "with_input_product",
+            "recurrence with the input product, from the words' vectors, forward + backward",
+        ),
+    ):
+        sizes = [f"{row['B']} × {row['T']} × {row['R']}" for row in rows]
+        table = make_table(f"{title}, ms (ratio to tslm; to its kernel)", "B × T × R", *sizes)
+        for name in rows[0][part]:
+            table.add_row(name, *(_show_ratios(row[part], name) for row in rows))
+        console.print(table)
     return rows
+
+
+def _show_ratios(times: dict[str, float], name: str) -> str:
+    """Return the time of one road and how many times that of ours it is, normalised beside normalised."""
+    suffix = ", normalised" if name.endswith("normalised") else ""
+    own = [times[ours + suffix] for ours in ("tslm", "tslm, kernel") if ours + suffix in times]
+    return f"{times[name]:.2f} ({'; '.join(f'{times[name] / ours:.2f}×' for ours in own)})"
 
 
 def peak_flops(N: int, M: int, V: int) -> float:
@@ -116,84 +107,36 @@ def peak_flops(N: int, M: int, V: int) -> float:
     return 6 * N * M * V / best(products)
 
 
-def make_step(
-    V: int, R: int, T: int, B: int, cell: str = "tslm", frequent: int = 0, sampled: int = 0, **settings: Any
-) -> Callable[[], None]:
-    """Return a whole training step: forward, loss, backward, clipping, AdamW."""
-    torch.manual_seed(0)
-    vocabulary = Vocabulary(("<eos>", *(f"w{number}" for number in range(V - 1))))
-    config = RecurrentConfig(
-        cell=cell, rank=R, embedding=R, dropout_input=0.3, dropout_output=0.5, **settings
-    )
-    model = RecurrentModel(config, vocabulary).train()
-    objective = Objective(ObjectiveConfig(frequent=frequent, sampled=sampled), V, torch.Generator())
-    optimiser = torch.optim.AdamW(model.parameters(), fused=True)
-    inputs_TB, targets_TB = torch.randint(V, (T, B)), torch.randint(V, (T, B))
-    cells = model.begin(B)
-
-    def step() -> None:
-        states_TBR, _ = model.read(inputs_TB, cells)
-        latents_NKM, prior_NK = model.latents(states_TBR)
-        loss = objective.loss(latents_NKM, prior_NK, model.output_VM, model.bias, targets_TB.flatten())
-        optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 0.25)
-        optimiser.step()
-
-    return step
-
-
-def make_plain_step(V: int, R: int, T: int, B: int) -> Callable[[], None]:
-    """Return the same step as users of PyTorch write it: nn.LSTM, nn.Linear, cross_entropy, AdamW."""
-    embedding, lstm, linear = nn.Embedding(V, R), nn.LSTM(R, R), nn.Linear(R, V)
-    linear.weight = embedding.weight
-    parameters = list({id(p): p for m in (embedding, lstm, linear) for p in m.parameters()}.values())
-    optimiser = torch.optim.AdamW(parameters)
-    inputs_TB, targets_TB = torch.randint(V, (T, B)), torch.randint(V, (T, B))
-
-    def step() -> None:
-        states_TBR, _ = lstm(F.dropout(embedding(inputs_TB), 0.3))
-        loss = F.cross_entropy(linear(F.dropout(states_TBR, 0.5)).flatten(0, 1), targets_TB.flatten())
-        optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(parameters, 0.25)
-        optimiser.step()
-
-    return step
-
-
-def measure_losses() -> dict[str, float]:
-    """Return the time, in ms, of the output layer and its loss, forward and backward, by every road."""
+def measure_losses() -> dict[str, dict[str, float]]:
+    """Return the time and the memory of the output layer and its loss, forward and backward, by every road."""
     N, M, V = 700, 256, 10_000
-    latents_NM = torch.randn(N, M, requires_grad=True)
-    weight_VM, bias_V = (torch.randn(V, M) / M**0.5).requires_grad_(), torch.zeros(V, requires_grad=True)
-    targets_N = torch.randint(V, (N,))
-    full = Objective(ObjectiveConfig(), V, torch.Generator())
-    sampled = Objective(ObjectiveConfig(frequent=1000, sampled=1000), V, torch.Generator())
-
-    def ours(objective: Objective) -> None:
-        objective.loss(latents_NM.unsqueeze(1), None, weight_VM, bias_V, targets_N).backward()
-
-    times = {
-        "linear + cross_entropy": best(
-            lambda: F.cross_entropy(F.linear(latents_NM, weight_VM, bias_V), targets_N).backward()
-        ),
-        "linear_cross_entropy": best(
-            lambda: F.linear_cross_entropy(latents_NM, weight_VM, targets_N, linear_bias=bias_V).backward()
-        ),
-        "tslm, full": best(lambda: ours(full)),
-        "tslm, sampled": best(lambda: ours(sampled)),
+    inputs = measure_peak("nothing")
+    rows = {
+        road: {
+            "milliseconds": 1e3 * best(make_loss(road, N, M, V)),
+            "peak_mb_beyond_inputs": measure_peak(road) - inputs,
+        }
+        for road in LOSSES
     }
-    times["three products alone"] = 6 * N * M * V / peak_flops(N, M, V)
-    table = Table(
-        title="output layer and loss, 700 tokens, 256 × 10,000, forward + backward", title_justify="left"
-    )
-    table.add_column("road")
-    table.add_column("ms", justify="right")
-    for name, seconds in times.items():
-        table.add_row(name, f"{1e3 * seconds:.1f}")
+    rows["three products alone"] = {"milliseconds": 1e3 * 6 * N * M * V / peak_flops(N, M, V)}
+    title = "output layer and loss, 700 tokens, 256 × 10,000, forward + backward"
+    table = make_table(title, "road", "ms", "peak MB beyond the inputs")
+    for name, row in rows.items():
+        memory = row.get("peak_mb_beyond_inputs")
+        table.add_row(name, f"{row['milliseconds']:.1f}", "–" if memory is None else f"{memory:.0f}")
     console.print(table)
-    return {name: 1e3 * seconds for name, seconds in times.items()}
+    return rows
+
+
+def measure_memory() -> dict[str, dict[str, float]]:
+    """Return the peak of whole processes that train for 20 steps and evaluate 10,000 tokens with the full softmax."""
+    table = make_table("peak memory of training and evaluation", "what", "MB", "goal")
+    rows = {}
+    for name in STEPS:
+        rows[name] = {"peak_mb": measure_peak(name), "goal_mb": GOALS_MB[name.split()[0]]}
+        table.add_row(name, f"{rows[name]['peak_mb']:.0f}", f"< {rows[name]['goal_mb']}")
+    console.print(table)
+    return rows
 
 
 def measure_step() -> dict[str, Any]:
@@ -203,16 +146,12 @@ def measure_step() -> dict[str, Any]:
     peak = peak_flops(tokens, R, V)
     needed = 6 * tokens * R * V + 6 * tokens * 2 * R * R
     rows = {
-        "tslm, full softmax": best(make_step(V, R, T, B)),
-        "tslm, sampled 1000 + 1000": best(make_step(V, R, T, B, frequent=1000, sampled=1000)),
+        "tslm, full softmax": best(make_training(V, R, T, B)[1]),
+        "tslm, sampled 1000 + 1000": best(make_training(V, R, T, B, frequent=1000, sampled=1000)[1]),
         "nn.LSTM + nn.Linear + cross_entropy": best(make_plain_step(V, R, T, B)),
     }
-    table = Table(
-        title=f"training step, PTB 256 × 1, batch 20 × 35 (peak {peak / 1e9:.0f} GFLOP/s)",
-        title_justify="left",
-    )
-    for column in ("step", "ms", "tokens/s", "share of the peak"):
-        table.add_column(column, justify="left" if column == "step" else "right")
+    title = f"training step, PTB 256 × 1, batch 20 × 35 (peak {peak / 1e9:.0f} GFLOP/s)"
+    table = make_table(title, "step", "ms", "tokens/s", "share of the peak")
     for name, seconds in rows.items():
         share = f"{needed / seconds / peak:.0%}" if "sampled" not in name and "LSTM" not in name else "–"
         table.add_row(name, f"{1e3 * seconds:.1f}", f"{tokens / seconds:,.0f}", share)
@@ -228,16 +167,14 @@ def measure_step() -> dict[str, Any]:
 
 def measure_profile() -> dict[str, float]:
     """Return where the time of a full-softmax step goes, by operator."""
-    step = make_step(10_000, 256, 35, 20)
+    _, step = make_training(10_000, 256, 35, 20)
     step()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         for _ in range(5):
             step()
     events = sorted(profile.key_averages(), key=lambda event: -event.self_cpu_time_total)
     total = sum(event.self_cpu_time_total for event in events)
-    table = Table(title="where a full-softmax step spends its time", title_justify="left")
-    table.add_column("operator")
-    table.add_column("share", justify="right")
+    table = make_table("where a full-softmax step spends its time", "operator", "share")
     shares = {event.key: event.self_cpu_time_total / total for event in events[:12]}
     for name, share in shares.items():
         table.add_row(name, f"{share:.1%}")
@@ -257,7 +194,7 @@ def measure_growth() -> list[dict[str, Any]]:
     }.items():
         for value in values:
             sizes = {**base, name: value}
-            seconds = best(make_step(**sizes), seconds=1.0)
+            seconds = best(make_training(**sizes)[1], seconds=1.0)
             rows.append(
                 {"size": name, "value": value, "tokens_per_second": sizes["B"] * sizes["T"] / seconds}
             )
@@ -266,8 +203,6 @@ def measure_growth() -> list[dict[str, Any]]:
 
 
 def _plot_growth(rows: list[dict[str, Any]]) -> None:
-    from pathlib import Path
-
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 2.8), layout="constrained")
@@ -286,6 +221,7 @@ def _plot_growth(rows: list[dict[str, Any]]) -> None:
 PARTS = {
     "recurrence": measure_recurrence,
     "losses": measure_losses,
+    "memory": measure_memory,
     "step": measure_step,
     "profile": measure_profile,
     "growth": measure_growth,
