@@ -76,13 +76,16 @@ def _go_forward(
     W_transposed = W_RR.t().contiguous()
     # Unbound once: indexing a tensor costs more than a small operation on it.
     factors, states, transfers = factors_TBR.unbind(), states_TBR.unbind(), transfers_TBR.unbind()
-    scales = scales_TB1.unbind() if scales_TB1 is not None else None
+    scales_B = scales_TB1.squeeze(-1).unbind() if scales_TB1 is not None else ()
+    scales_B1 = scales_TB1.unbind() if scales_TB1 is not None else ()
+    # Tensors, not numbers: these are converted anew by every operation.
+    one_1, share_1 = factors_TBR.new_ones(1), factors_TBR.new_full((1,), 1 / factors_TBR.shape[-1])
     for t, state in enumerate(states):
         torch.mul(transfers[t], factors[t], out=state)
-        if scales is not None:
-            torch.linalg.vecdot(state, state, out=scales[t].squeeze(-1))
-            scales[t].div_(state.shape[-1]).add_(1).rsqrt_()
-            state.mul_(scales[t])
+        if scales_B:
+            torch.linalg.vecdot(state, state, out=scales_B[t])
+            torch.addcmul(one_1, scales_B[t], share_1, out=scales_B[t]).rsqrt_()
+            state.mul_(scales_B1[t])
         torch.addmm(b_R, state, W_transposed, out=transfers[t + 1])
 
 
@@ -100,13 +103,15 @@ def _go_backward(
     outer, factors, states = states_gradient_TBR.unbind(), factors_TBR.unbind(), states_TBR.unbind()
     raws, inner = factors_gradient_TBR.unbind(), transfers_gradient_TBR.unbind()
     scales = scales_TB1.unbind() if scales_TB1 is not None else None
+    along_B = factors_TBR.new_empty(factors_TBR.shape[1])
+    along_B1, share = along_B.unsqueeze(-1), 1 / factors_TBR.shape[-1]
     for t in range(len(raws) - 1, -1, -1):
         # The gradient of transfer ⊙ factor, before the state is rescaled.
         raw = raws[t]
         torch.addmm(outer[t], inner[t + 1], W_RR, out=raw)
         if scales is not None:
-            along_B1 = torch.linalg.vecdot(raw, states[t]).div_(raw.shape[-1]).unsqueeze_(-1)
-            raw.addcmul_(states[t], along_B1, value=-1).mul_(scales[t])
+            torch.linalg.vecdot(raw, states[t], out=along_B)
+            raw.addcmul_(states[t], along_B1, value=-share).mul_(scales[t])
         torch.mul(raw, factors[t], out=inner[t])
     # It becomes the gradient of the factors only here, after its last use.
     factors_gradient_TBR.mul_(transfers_TBR[:-1])
