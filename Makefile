@@ -28,7 +28,7 @@ format: $(READY)
 	@$(BIN)/ruff check --fix .
 
 results: $(READY)
-	@$(BIN)/python -m tslm.reports.results results README.md
+	@$(BIN)/python -m tslm.reports.results results .
 	@$(BIN)/tslm reproduce all --budget 0 --runs results/none --out docs/reproduced
 
 clean:

@@ -148,6 +148,7 @@ def test_figures_take_the_window_for_the_reset_reading(tmp_path) -> None:
 def test_figure_5_is_drawn_even_without_runs(tmp_path) -> None:
     made = report("figure5", "ptb", tmp_path, None)
     assert made.svg.startswith("<svg")
+    assert made.svg == report("figure5", "ptb", tmp_path, None).svg, "the same figure is the same file"
     assert all(set(row[1:]) == {"–"} for row in made.rows)
 
 

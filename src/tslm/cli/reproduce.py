@@ -83,6 +83,7 @@ def run(arguments: argparse.Namespace) -> int:
     import sys
     import time
 
+    from tslm.errors import CorpusError
     from tslm.files import to_json
     from tslm.reports.plan import plan
     from tslm.reports.reproduce import find_summary, report, write_reports
@@ -124,7 +125,13 @@ def run(arguments: argparse.Namespace) -> int:
                 for entry in plan(what, corpus):
                     if find_summary(entry, arguments.runs, None) is not None:
                         keep(entry.job(arguments.runs).folder, arguments.results, entry.place)
-        reports.append(report(what, corpus, arguments.runs, results))
+        try:
+            reports.append(report(what, corpus, arguments.runs, results))
+        except CorpusError as error:
+            if arguments.what != "all":
+                raise
+            tell(f"{what} is left out: {error}")
+            continue
         for path in write_reports(reports[-1], arguments.out):
             tell(f"wrote {path}")
     if arguments.json:

@@ -6,6 +6,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -61,7 +62,9 @@ def to_svg(figure: Figure) -> str:
             for text in legend.get_texts():
                 text.set_color(GREY)
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    # A fixed salt: the same figure is the same file.
+    with rc_context({"svg.hashsalt": "tslm"}):
+        figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]
 

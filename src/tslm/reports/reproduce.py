@@ -10,7 +10,6 @@ from typing import Any
 
 from tslm.corpus.sources import open_corpus
 from tslm.corpus.statistics import describe_corpus
-from tslm.errors import CorpusError
 from tslm.files import write_text
 from tslm.reports.page import make_page, make_table, read_metrics
 from tslm.reports.paper import FIGURE_4, FIGURE_5, TABLE_1, TABLE_2
@@ -64,6 +63,11 @@ def count_epochs(run: Run, runs: Path) -> int:
     return sum("epoch" in entry for entry in read_metrics(run.job(runs).folder))
 
 
+def measured(summary: dict[str, Any]) -> float:
+    """Return the validation perplexity of a figure's point: with the state reset as in training, where it was."""
+    return summary.get("valid_windows", summary["valid"]["perplexity"])
+
+
 def report(what: str, corpus: str, runs: Path, results: Path | None) -> Report:
     """Return ``table1``, ``table2``, ``figure4`` or ``figure5`` as far as runs are finished."""
     if what == "table1":
@@ -75,24 +79,23 @@ def report(what: str, corpus: str, runs: Path, results: Path | None) -> Report:
 
 
 def report_table1() -> Report:
-    """Table 1. The sizes of the corpora."""
+    """Table 1. The sizes of the corpora.
+
+    Raises:
+        CorpusError: one of them is not on this machine.
+    """
     rows: list[list[str]] = []
-    notes: list[str] = []
     for corpus, paper in TABLE_1.items():
-        try:
-            facts = describe_corpus(open_corpus(corpus))
-        except CorpusError as error:
-            notes.append(f"{corpus} is not here: {error}")
-            continue
+        facts = describe_corpus(open_corpus(corpus))
         ours = {split: entry["tokens"] for split, entry in facts["splits"].items()}
         for split in ("train", "valid", "test"):
             rows.append([corpus, f"tokens, {split}", f"{paper[split]:,}", f"{ours[split]:,}"])
         rows.append([corpus, "vocabulary", f"{paper['vocabulary']:,}", f"{facts['vocabulary']:,}"])
         rate = facts["splits"]["train"]["oov_rate"]
         rows.append([corpus, "<unk> in train", f"{paper['oov']:.1%}", f"{rate:.1%}"])
-    notes.append(
+    notes = [
         "Tokens count one end mark per line. The paper's row of articles is left out: the files do not mark them."
-    )
+    ]
     return Report("table-1", "Table 1: the corpora", ["corpus", "what", "paper", "here"], rows, notes)
 
 
@@ -160,7 +163,7 @@ def report_figure(what: str, corpus: str, found: Sequence[tuple[Run, dict[str, A
             cell,
             reading,
             [
-                (run.value, _figure_value(summary))
+                (run.value, measured(summary))
                 for run, summary in sorted(found, key=lambda pair: pair[0].value)
                 if summary is not None and (run.row, run.reading) == (cell, reading)
             ],
@@ -234,10 +237,6 @@ def write_reports(made: Report, folder: Path) -> list[Path]:
 def _without_threads(recipe: Recipe) -> Recipe:
     """How many threads computed it decides the last bits of a result, not what was run."""
     return recipe if recipe.train is None else replace(recipe, train=replace(recipe.train, threads=0))
-
-
-def _figure_value(summary: dict[str, Any]) -> float:
-    return summary.get("valid_windows", summary["valid"]["perplexity"])
 
 
 def _done(found: Sequence[tuple[Run, dict[str, Any] | None]], name: str) -> bool:

@@ -1,7 +1,7 @@
-"""The results table: made from the ``summary.json`` files under ``results/``, put into the README, never typed.
+"""Tables of results: made from the ``summary.json`` files under ``results/``, put into the documents, never typed.
 
-``python -m tslm.reports.results results README.md`` makes the README's table anew; run folders given after it are
-kept under ``results/`` first.
+``python -m tslm.reports.results results .`` makes the README's table of results, the log's of trials and the findings'
+of claims anew; run folders given after it are kept under ``results/`` first.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 
 from tslm.errors import RunError
 from tslm.files import write_text
+from tslm.reports.findings import make_claims
+from tslm.reports.page import read_metrics
 from tslm.reports.paper import TABLE_2
 from tslm.reports.tables import show_duration, show_number
 from tslm.training.folder import METRICS, RECIPE, SUMMARY, read_summary
@@ -68,14 +70,39 @@ def make_markdown(folder: Path) -> str:
     return "\n".join(lines)
 
 
-def update(readme: Path, folder: Path) -> str:
-    """Return the README's text with the table between its two markers made anew."""
-    text = readme.read_text(encoding="utf-8")
+def make_trials(folder: Path) -> str:
+    """Return the trials of ``folder/tuning/<corpus>/<trial>``, among which validation chose, as a Markdown table."""
+    lines = [
+        "| corpus | cell | trial | epochs | learning rate | objective | train, with dropout | valid |",
+        "|---|---|---|--:|--:|---|--:|--:|",
+    ]
+    for path in sorted(folder.glob("tuning/*/*/summary.json")):
+        summary = read_summary(path.parent) or {}
+        recipe = summary["recipe"]
+        train, objective = recipe["train"], recipe["objective"]
+        epochs = [entry for entry in read_metrics(path.parent) if "epoch" in entry]
+        cells = [
+            summary["corpus"]["name"],
+            recipe["model"]["cell"],
+            path.parent.name,
+            str(train["epochs"]),
+            str(train["learning_rate"]),
+            f"{objective['frequent']} + {objective['sampled']}",
+            show_number(epochs[-1]["train_perplexity"]),
+            show_number(summary["valid"]["perplexity"]),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def update(document: Path, table: str) -> str:
+    """Return a document's text with the table between its two markers made anew."""
+    text = document.read_text(encoding="utf-8")
     if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise RunError(f"{readme} must hold {BEGIN} and {END} once each")
+        raise RunError(f"{document} must hold {BEGIN} and {END} once each")
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
-    return f"{before}{BEGIN}\n{make_markdown(folder)}\n{END}{after}"
+    return f"{before}{BEGIN}\n{table}\n{END}{after}"
 
 
 def _size(model: dict[str, Any]) -> str:
@@ -88,7 +115,9 @@ def _size(model: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    results, readme = Path(sys.argv[1]), Path(sys.argv[2])
+    results, root = Path(sys.argv[1]), Path(sys.argv[2])
     for run in sys.argv[3:]:
         keep(Path(run), results)
-    write_text(readme, update(readme, results))
+    tables = {"README.md": make_markdown, "docs/log.md": make_trials, "docs/findings.md": make_claims}
+    for document, make in tables.items():
+        write_text(root / document, update(root / document, make(results)))

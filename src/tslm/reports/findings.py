@@ -1,0 +1,136 @@
+"""The paper's claims, judged by rule from finished runs: what holds, what does not, what is not known yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tslm.reports.paper import FIGURE_4, FIGURE_5, TABLE_2
+from tslm.reports.plan import CELLS, plan
+from tslm.reports.reproduce import find_summary, measured
+from tslm.reports.tables import show_number
+
+FLAT = 0.01
+"""A change of perplexity below this share counts as none."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim of the paper and what the runs say of it."""
+
+    claim: str
+    evidence: str
+    verdict: str
+
+
+def find_all(corpus: str, results: Path) -> list[Finding]:
+    """Return every claim with its verdict."""
+    tests = read_tests(corpus, results)
+    lengths = {reading: read_curves("figure4", corpus, results, reading) for reading in ("carried", "reset")}
+    ranks = read_curves("figure5", corpus, results)
+    return [
+        *(judge_pair(tests, "tslm", other, corpus) for other in ("rnn", "lstm")),
+        judge_pair(tests, "tslm-mos", "rnn-mos", corpus),
+        judge_pair(tests, "tslm-mos", "tslm", corpus),
+        judge_paper(tests, "tslm", corpus),
+        judge_paper(tests, "tslm-mos", corpus),
+        *(judge_length(curves, reading, FIGURE_4[corpus]) for reading, curves in lengths.items()),
+        judge_rank(ranks, FIGURE_5[corpus]),
+    ]
+
+
+def read_tests(corpus: str, results: Path) -> dict[str, list[float]]:
+    """Return the test perplexities of each row of Table 2, one per seed."""
+    tests: dict[str, list[float]] = {}
+    for run in plan("table2", corpus):
+        summary = find_summary(run, results / "none", results)
+        if summary is not None:
+            tests.setdefault(run.row, []).append(summary["test"]["perplexity"])
+    return tests
+
+
+def read_curves(what: str, corpus: str, results: Path, reading: str = "") -> dict[str, dict[int, float]]:
+    """Return cell → size → validation perplexity of a figure."""
+    curves: dict[str, dict[int, float]] = {cell: {} for cell in CELLS}
+    for run in plan(what, corpus):
+        summary = find_summary(run, results / "none", results)
+        if summary is not None and run.reading == reading:
+            curves[run.row][run.value] = measured(summary)
+    return curves
+
+
+def judge_pair(tests: Mapping[str, Sequence[float]], better: str, worse: str, corpus: str) -> Finding:
+    """Judge whether one row is better than another: its worst seed against the other's best."""
+    names = TABLE_2[corpus]
+    claim = f"{names[better].name} is better than {names[worse].name}"
+    if better not in tests or worse not in tests:
+        return Finding(claim, "not run", "open")
+    evidence = f"test {_seeds(tests[better])} against {_seeds(tests[worse])}"
+    if max(tests[better]) < min(tests[worse]):
+        verdict = "holds"
+    elif min(tests[better]) > max(tests[worse]):
+        verdict = "does not hold"
+    else:
+        verdict = "the seeds overlap"
+    few = min(len(tests[better]), len(tests[worse])) == 1
+    return Finding(
+        claim, evidence, verdict + (", one seed" if few and verdict != "the seeds overlap" else "")
+    )
+
+
+def judge_paper(tests: Mapping[str, Sequence[float]], row: str, corpus: str) -> Finding:
+    """Judge whether a row reaches the paper's own number."""
+    paper = TABLE_2[corpus][row]
+    claim = f"{paper.name} reaches {paper.test} on test"
+    if row not in tests or paper.test is None:
+        return Finding(claim, "not run", "open")
+    mean = sum(tests[row]) / len(tests[row])
+    return Finding(claim, f"test {_seeds(tests[row])}", "holds" if mean <= paper.test else "not reached here")
+
+
+def judge_length(curves: Mapping[str, Mapping[int, float]], reading: str, best: int) -> Finding:
+    """Figure 4. Judge whether perplexity stops falling at the length that the paper finds best."""
+    claim = f"perplexity saturates at n = {best} (state {reading})"
+    return _judge_saturation(claim, curves, best, "n")
+
+
+def judge_rank(curves: Mapping[str, Mapping[int, float]], best: int) -> Finding:
+    """Figure 5. Judge whether a rank beyond the paper's best brings anything."""
+    return _judge_saturation(f"rank r = {best} is enough", curves, best, "r")
+
+
+def _judge_saturation(
+    claim: str, curves: Mapping[str, Mapping[int, float]], best: int, letter: str
+) -> Finding:
+    parts: list[str] = []
+    gains: list[float] = []
+    for cell, curve in curves.items():
+        beyond = max(curve, default=0)
+        if best not in curve or beyond <= best:
+            continue
+        gain = 1 - curve[beyond] / curve[best]
+        lowest = min(curve, key=lambda value: curve[value])
+        gains.append(gain)
+        parts.append(
+            f"{cell.upper()}: best at {letter} = {lowest}, {-gain:+.1%} from {letter} = {best} to {beyond}"
+        )
+    if not gains:
+        return Finding(claim, "not run", "open")
+    falling = [gain > FLAT for gain in gains]
+    verdict = "does not hold" if all(falling) else "holds for some cells only" if any(falling) else "holds"
+    return Finding(claim, "; ".join(parts), verdict)
+
+
+def make_claims(results: Path) -> str:
+    """Return all claims, for PTB and then WikiText-2's table, as Markdown."""
+    lines = ["| corpus | the paper's claim | runs | verdict |", "|---|---|---|---|"]
+    for corpus in TABLE_2:
+        for finding in find_all(corpus, results):
+            if corpus == "ptb" or finding.evidence != "not run":
+                lines.append(f"| {corpus} | {finding.claim} | {finding.evidence} | **{finding.verdict}** |")
+    return "\n".join(lines)
+
+
+def _seeds(values: Sequence[float]) -> str:
+    return ", ".join(show_number(value) for value in values)
