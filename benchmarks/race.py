@@ -4,7 +4,7 @@ The other side is written as users of PyTorch's word-language-model example writ
 ``nn.Linear``, full cross entropy, plain SGD from a learning rate of 20 that is divided by four when validation stops
 improving, gradients clipped at 0.25, batch 20, window 35. Same sizes (256 × 1).
 
-    TSLM_DATA=… python benchmarks/race.py --goal 140
+    TSLM_DATA=… python benchmarks/race.py --goal 145
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def race_tslm(epochs: int, cell: str) -> list[dict[str, float]]:
 
     tables = tomllib.loads(RECIPE.read_text(encoding="utf-8"))
     tables["model"]["cell"] = cell
-    tables["train"]["epochs"] = epochs
+    tables["train"] |= {"epochs": epochs, "test": False}
     watcher = History()
     with tempfile.TemporaryDirectory() as folder:
         train(make_recipe(tables), Path(folder) / "run", watcher=watcher)
@@ -117,7 +117,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--goal", type=float, default=140.0, help="the validation perplexity to reach")
+    parser.add_argument("--goal", type=float, default=145.0, help="the validation perplexity to reach")
     parser.add_argument("--epochs", type=int, default=4, help="epochs of tslm's own schedule")
     parser.add_argument(
         "--limit", type=float, default=1200, help="seconds after which the PyTorch loop gives up"

@@ -10,7 +10,7 @@ from tslm.reports.paper import TABLE_2
 from tslm.training.queue import Job
 
 CELLS = ("tslm", "rnn", "lstm")
-LENGTHS = (5, 10, 20, 30, 60)
+LENGTHS = (5, 15, 30, 60)
 """n of Figure 4."""
 RANKS = (16, 32, 64, 128, 256, 512)
 """r of Figure 5."""
