@@ -56,3 +56,15 @@ def test_a_mixture_escapes_the_rank_limit_of_the_softmax() -> None:
     # Rank M + 2: M latents, the bias, and the normaliser of each row.
     assert torch.linalg.matrix_rank(softmax_NV) <= 5
     assert torch.linalg.matrix_rank(mixture_NV) > 10
+
+
+def test_a_readout_is_a_matrix_between_state_and_output() -> None:
+    torch.manual_seed(0)
+    states_NR, weight_VM, bias_V = torch.randn(5, 4), torch.randn(7, 4), torch.randn(7)
+    head = SoftmaxHead(4, 4, readout=True)
+    assert SoftmaxHead(4, 4).projection is None
+    assert head.projection is not None
+    # V of Eq. 20 is then the product of the output matrix and the readout.
+    V_VR = weight_VM @ head.projection.weight
+    expected_NV = (states_NR @ V_VR.T + bias_V).log_softmax(-1)
+    torch.testing.assert_close(log_probabilities(*head(states_NR), weight_VM, bias_V), expected_NV)

@@ -27,14 +27,15 @@ class Head(nn.Module, ABC):
 class SoftmaxHead(Head):
     """One softmax."""
 
-    def __init__(self, rank: int, embedding: int) -> None:
+    def __init__(self, rank: int, embedding: int, *, readout: bool = False) -> None:
         super().__init__()
-        self.projection = nn.Linear(rank, embedding, bias=False) if rank != embedding else None
+        needed = readout or rank != embedding
+        self.projection = nn.Linear(rank, embedding, bias=False) if needed else None
 
     def forward(
         self, states_NR: Float[Tensor, "N R"]
     ) -> tuple[Float[Tensor, "N K M"], Float[Tensor, "N K"] | None]:
-        """Eq. 20. y = V h: the state itself is the latent, projected only where R and M differ."""
+        """Eq. 20. y = V h: the state itself is the latent, or what a matrix reads out of it (V is then a product of two)."""
         latents_NM = states_NR if self.projection is None else self.projection(states_NR)
         return latents_NM.unsqueeze(1), None
 

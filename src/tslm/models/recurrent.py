@@ -52,6 +52,9 @@ class RecurrentConfig:
     tied: bool = True
     """Use the embedding as the output matrix V."""
 
+    readout: bool = False
+    """Put a matrix between state and output where R = M too: a tied V no longer dictates what each unit means."""
+
     holding: float = 0.5
     """The share of TSLM units that start as holding units, see ``TslmCell``."""
 
@@ -140,7 +143,7 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
         self.bias = nn.Parameter(torch.zeros(V))
         self.cells = nn.ModuleList(_cell(config, M if layer == 0 else R) for layer in range(config.layers))
         self.head: Head = (
-            SoftmaxHead(R, M)
+            SoftmaxHead(R, M, readout=config.readout)
             if config.head == "softmax"
             else MixtureHead(
                 R, M, experts=config.experts, activation=config.latent, dropout=config.dropout_latent

@@ -73,8 +73,8 @@ def make_markdown(folder: Path) -> str:
 def make_trials(folder: Path) -> str:
     """Return the trials of ``folder/tuning/<corpus>/<trial>``, among which validation chose, as a Markdown table."""
     lines = [
-        "| corpus | cell | trial | epochs | learning rate | objective | train, with dropout | valid |",
-        "|---|---|---|--:|--:|---|--:|--:|",
+        "| corpus | cell | trial | size | epochs | learning rate | objective | train, with dropout | valid |",
+        "|---|---|---|---|--:|--:|---|--:|--:|",
     ]
     for path in sorted(folder.glob("tuning/*/*/summary.json")):
         summary = read_summary(path.parent) or {}
@@ -85,6 +85,7 @@ def make_trials(folder: Path) -> str:
             summary["corpus"]["name"],
             recipe["model"]["cell"],
             path.parent.name,
+            _size(recipe["model"]),
             str(train["epochs"]),
             str(train["learning_rate"]),
             f"{objective['frequent']} + {objective['sampled']}",
