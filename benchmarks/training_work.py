@@ -63,7 +63,7 @@ class Window:
         self.networks[name](self.inputs_TBR)[0].backward(self.gradient_TBR)
 
     def products(self) -> None:
-        """The recurrence's three products by W and nothing else: no exact method can be faster."""
+        """The three products by W and nothing else, each in one piece: about the least a window can take."""
         T, B, R = self.factors_TBR.shape
         states_NR, following_NR = self.factors_TBR.detach().view(T * B, R), self.gradient_TBR.view(T * B, R)
         W_RR = self.W_RR.detach()
