@@ -35,7 +35,7 @@ class SoftmaxHead(Head):
     def forward(
         self, states_NR: Float[Tensor, "N R"]
     ) -> tuple[Float[Tensor, "N K M"], Float[Tensor, "N K"] | None]:
-        """Eq. 20. y = V h: the state itself is the latent, or what a matrix reads out of it (V is then a product of two)."""
+        """Eq. 20. y = V h: the latent is the state itself, or what a matrix reads out of it (then V is a product)."""
         latents_NM = states_NR if self.projection is None else self.projection(states_NR)
         return latents_NM.unsqueeze(1), None
 
