@@ -12,10 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from tslm.corpus.sources import open_corpus
 from tslm.corpus.synthetic import AutomatonConfig, write_corpus
 from tslm.errors import RecipeError, RunError, Stopped
+from tslm.evaluation.perplexity import evaluate, evaluate_windows
+from tslm.reports.page import write_report
+from tslm.reports.tables import print_summary
 from tslm.training import trainer as trainer_module
 from tslm.training.folder import locked, read_summary
+from tslm.training.recipe import read_recipe
 from tslm.training.run import load, train
 
 TIMES = {"seconds", "tokens_per_second", "peak_memory_mb"}
@@ -283,3 +288,29 @@ def test_two_processes_give_the_losses_of_one(recipe_path, tmp_path) -> None:
     for left, right in zip(one, two, strict=True):
         for key in left:
             assert right[key] == pytest.approx(left[key], rel=1e-4 if "norm" in key else 1e-5), key
+
+
+def test_a_trial_leaves_the_test_split_unread(recipe_path, tmp_path, monkeypatch) -> None:
+    read: list[int] = []
+
+    def measure(model, ids, **settings):
+        read.append(len(ids))
+        return evaluate(model, ids, **settings)
+
+    monkeypatch.setattr("tslm.training.run.evaluate", measure)
+    summary = train(recipe_path, tmp_path / "run", overrides=["train.epochs=1", "train.test=false"])
+    assert "test" not in summary
+    assert read == [summary["valid"]["tokens"]]
+    # What is finished can be shown and read again without a test figure.
+    assert train(recipe_path, tmp_path / "run", overrides=["train.epochs=1", "train.test=false"]) == summary
+    assert "valid" in write_report(tmp_path / "run").read_text()
+    print_summary(summary)
+
+
+def test_a_model_trained_with_a_reset_state_is_measured_with_one(recipe_path, tmp_path) -> None:
+    overrides = ["train.epochs=1", 'train.state="reset"', "train.window=4"]
+    summary = train(recipe_path, tmp_path / "run", overrides=overrides)
+    corpus = open_corpus(read_recipe(recipe_path).corpus)
+    expected = evaluate_windows(load(tmp_path / "run"), corpus.splits["valid"], 4)
+    assert summary["valid_windows"] == expected
+    assert summary["valid_windows"] != summary["valid"]["perplexity"]

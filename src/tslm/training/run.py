@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import resource
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -146,12 +147,24 @@ def _train(recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: 
         **progress,
         # Validation has chosen by now: this is the one time that the test split is read.
         **{split: asdict(evaluate(model, corpus.splits[split])) for split in splits},
-        "peak_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "peak_memory_mb": peak_memory_mb(),
         "versions": {name: version(name) for name in ("tslm", "torch", "numpy")}
         | {"python": platform.python_version()},
     }
     write_summary(folder, summary)
     return summary
+
+
+def peak_memory_mb() -> float:
+    """Return the most memory that this process has held, in MB."""
+    try:
+        # Not ru_maxrss where there is a choice: on Linux a process begins with the peak of the one that started it.
+        status = Path("/proc/self/status").read_text(encoding="utf-8")
+        return int(status.split("VmHWM:")[1].split()[0]) / 1024
+    except (OSError, IndexError):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+            1024**2 if sys.platform == "darwin" else 1024
+        )
 
 
 def evaluate_run(
