@@ -8,10 +8,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tslm.corpus.streams import Columns
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError
 from tslm.evaluation.perplexity import evaluate, evaluate_windows, line_batches
-from tslm.models.recurrent import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent import RecurrentConfig, RecurrentModel, RecurrentState
 from tslm.models.unigram import Unigram, UnigramConfig
 
 VOCABULARY = Vocabulary(("a", "<eos>", "b", "c"))
@@ -101,9 +102,12 @@ def test_line_batches_hold_every_line_once(tokens, batch_tokens) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 10, 43, 301, 500])
-def test_windows_start_anew_every_few_tokens(model, ids, length) -> None:
-    parts = [ids[begin : begin + length] for begin in range(0, 301, length)]
-    nats = sum(nats_word_by_word(model, part, reset=False) for part in parts)
+def test_windows_start_anew_as_those_of_training_do(model, ids, length) -> None:
+    nats = 0.0
+    for inputs_BT, targets_BT in Columns(ids, batch=1, window=length, eos_id=EOS).windows():
+        states_TBR, _ = model.read(inputs_BT.t(), model.begin(1))
+        for state_BR, target in zip(states_TBR, targets_BT[0].tolist(), strict=True):
+            nats -= float(model.predict(RecurrentState((), state_BR))[0, target])
     for batch_tokens in (1, 100, 10_000):
         measured = evaluate_windows(model, ids, length, batch_tokens)
         assert measured == pytest.approx(math.exp(nats / 301), rel=1e-12)

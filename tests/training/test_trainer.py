@@ -16,7 +16,7 @@ from tslm.corpus.sources import open_corpus
 from tslm.corpus.synthetic import AutomatonConfig, write_corpus
 from tslm.errors import RecipeError, RunError, Stopped
 from tslm.evaluation.perplexity import evaluate, evaluate_windows
-from tslm.reports.page import write_report
+from tslm.reports.page import read_metrics, write_report
 from tslm.reports.tables import print_summary
 from tslm.training import trainer as trainer_module
 from tslm.training.folder import locked, read_summary
@@ -314,3 +314,6 @@ def test_a_model_trained_with_a_reset_state_is_measured_with_one(recipe_path, tm
     expected = evaluate_windows(load(tmp_path / "run"), corpus.splits["valid"], 4)
     assert summary["valid_windows"] == expected
     assert summary["valid_windows"] != summary["valid"]["perplexity"]
+    # The epoch was chosen by the same measure.
+    (epoch,) = [entry for entry in read_metrics(tmp_path / "run") if "epoch" in entry]
+    assert epoch["valid_perplexity"] == pytest.approx(expected, rel=1e-6)

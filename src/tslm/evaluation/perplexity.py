@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from tslm.errors import CorpusError
 from tslm.models.base import LanguageModel
+from tslm.models.recurrent import RecurrentModel
 
 Tick = Callable[[int], None]
 """Told how many more tokens have been read."""
@@ -105,17 +106,27 @@ def evaluate(
 
 @torch.inference_mode()
 def evaluate_windows(
-    model: LanguageModel[Any], ids: NDArray[np.int32], length: int, batch_tokens: int = 16384
+    model: RecurrentModel, ids: NDArray[np.int32], length: int, batch_tokens: int = 16384
 ) -> float:
-    """Return the perplexity with the state started anew every ``length`` tokens: a tensor of order ``length``."""
+    """Return the perplexity with the state started anew every ``length`` tokens: a tensor of order ``length``.
+
+    As in training, a window reads the token before each of its targets: its first target is predicted from the one word
+    before it, not as if a text began there.
+    """
+    text = np.concatenate([[model.vocabulary.eos_id], ids]).astype(np.int64)
     batch, nats = max(1, batch_tokens // length), 0.0
     for begin in range(0, len(ids), batch * length):
-        part = torch.from_numpy(ids[begin : begin + batch * length].astype(np.int64))
-        whole = len(part) // length * length
-        for tokens_BT in (part[:whole].view(-1, length), part[whole:].unsqueeze(0)):
-            if tokens_BT.numel():
-                log_probability_BT, _ = model.score(tokens_BT, model.start(len(tokens_BT)))
-                nats -= float(log_probability_BT.double().sum())
+        part = text[begin : begin + batch * length + 1]
+        whole = (len(part) - 1) // length * length
+        # One token more than targets: where a window ends, the next begins with the same token.
+        rows = (
+            np.lib.stride_tricks.sliding_window_view(part, length + 1)[::length] if whole else part[:0, None]
+        )
+        for tokens in (rows, part[None, whole:]):
+            if tokens.shape[0] and tokens.shape[1] > 1:
+                tokens_BT = torch.from_numpy(tokens.copy())
+                log_probability_BT, _ = model.score(tokens_BT, model.unread(len(tokens_BT)))
+                nats -= float(log_probability_BT[:, 1:].double().sum())
     return perplexity(nats, len(ids))
 
 

@@ -196,6 +196,10 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
             states_TBR, cells = self.read(inputs_TB, self.begin(batch))
         return RecurrentState(cells, states_TBR[-1])
 
+    def unread(self, batch: int) -> RecurrentState:
+        """Return the state before any word is read, as a window of training has it: it predicts nothing yet."""
+        return RecurrentState(self.begin(batch), self.bias.new_zeros(batch, self.config.rank))
+
     def score(
         self, tokens_BT: Int[Tensor, "B T"], state: RecurrentState
     ) -> tuple[Float[Tensor, "B T"], RecurrentState]:

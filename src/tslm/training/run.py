@@ -20,6 +20,7 @@ from tslm.corpus.sources import Corpus, open_corpus
 from tslm.errors import CorpusError, RunError
 from tslm.evaluation.perplexity import Tick, evaluate, evaluate_windows
 from tslm.models.base import LanguageModel
+from tslm.models.recurrent import RecurrentModel
 from tslm.models.registry import model_class
 from tslm.training.distributed import Group, joined_group
 from tslm.training.folder import locked, open_run, prepare, read_summary, write_summary
@@ -126,6 +127,7 @@ def _train(recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: 
         model = load(folder)
         if recipe.train.state == "reset":
             # Trained as a tensor of order n, it is measured as one too.
+            assert isinstance(model, RecurrentModel)  # noqa: S101
             length = recipe.train.window
             progress["valid_windows"] = evaluate_windows(model, corpus.splits["valid"], length)
     else:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from tslm.corpus.sources import Corpus
 from tslm.corpus.streams import Columns
 from tslm.errors import RunError, Stopped
-from tslm.evaluation.perplexity import evaluate
+from tslm.evaluation.perplexity import evaluate, evaluate_windows
 from tslm.models.recurrent import RecurrentModel
 from tslm.training.checkpoint import (
     STATE,
@@ -190,8 +190,14 @@ class Trainer:
     def _end_epoch(self) -> None:
         position, config = self.position, self.config
         if self.group.leads:
+            ids = self.corpus.splits["valid"]
             with self._averaged():
-                valid = evaluate(self.model, self.corpus.splits["valid"], reset=False).perplexity
+                # What chooses the epoch is what the run is measured by in the end.
+                valid = (
+                    evaluate_windows(self.model, ids, config.window)
+                    if config.state == "reset"
+                    else evaluate(self.model, ids, reset=False).perplexity
+                )
         else:
             valid = 0.0
         valid = self.group.share(valid)
