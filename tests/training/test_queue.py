@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -73,7 +77,8 @@ def test_jobs_are_done_in_their_own_processes_and_one_failure_stops_no_other(rec
     assert "colour" in (bad.folder / "log.txt").read_text()
     summary = read_summary(good.folder)
     assert summary is not None
-    assert any(line == f"{good.folder}: done" for line in told)
+    assert f"{good.folder}: done" in told
+    assert f"{bad.folder}: failed, see log.txt in it" in told
 
 
 def test_a_budget_is_never_exceeded_and_what_was_broken_off_goes_on(recipes, monkeypatch) -> None:
@@ -86,9 +91,45 @@ def test_a_budget_is_never_exceeded_and_what_was_broken_off_goes_on(recipes, mon
     # The state was saved when the queue asked for it: the recipe itself saves none.
     assert (job.folder / STATE).exists()
     assert "the same command goes on" in (job.folder / "log.txt").read_text()
+    # Less than a run needs for beginning and saving: said, not passed over.
+    assert run_queue([job], budget=5.0, tell=told.append) == {job.folder: "left"}
+    assert told[-1] == "1 of 1 runs are left for another time: the budget is used up"
 
 
 def test_nothing_begins_without_a_budget(recipes) -> None:
     job = Job(str(recipes / "counted.toml"), recipes / "none")
     assert run_queue([job], budget=0.0) == {job.folder: "left"}
     assert not job.folder.exists()
+
+
+def test_ctrl_c_in_a_terminal_lets_the_run_save_its_state(recipes) -> None:
+    script = """
+import sys
+from pathlib import Path
+from tslm.training.queue import Job, run_queue
+run_queue([Job(sys.argv[1], Path(sys.argv[2]), ("train.threads=1",))], budget=600.0, tell=lambda line: None)
+"""
+    queued = subprocess.Popen(
+        [sys.executable, "-c", script, str(recipes / "trained.toml"), str(recipes / "run")],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert queued.stderr is not None
+    with queued, queued.stderr as lines:
+        assert any("epoch 1/" in line for line in lines)
+        # A terminal sends it to the whole group.
+        os.killpg(queued.pid, signal.SIGINT)
+        assert "the same command goes on" in lines.read()
+
+
+def test_a_folder_that_cannot_be_made_fails_alone(recipes) -> None:
+    (recipes / "file").write_text("no folder")
+    bad = Job(str(recipes / "counted.toml"), recipes / "file" / "run")
+    good = Job(str(recipes / "counted.toml"), recipes / "good")
+    told: list[str] = []
+    assert run_queue([bad, good], budget=300.0, tell=told.append) == {
+        bad.folder: "failed",
+        good.folder: "done",
+    }
+    assert any("Not a directory" in line for line in told)

@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import Literal
 
 from tslm.errors import RecipeError
-from tslm.training.folder import read_summary
 
 GRACE = 10.0
 """Seconds that a run has for saving its state once it is asked to stop."""
+
+LOG = "log.txt"
+"""Where runs side by side write what they would show."""
 
 Outcome = Literal["done", "stopped", "failed", "left"]
 
@@ -95,10 +97,15 @@ def run_queue(
                 job = waiting.get_nowait()
             except queue.Empty:
                 return
-            if read_summary(job.folder) is None:
-                tell(f"{job.folder}: begins, or goes on where it was")
-            outcomes[job.folder] = _run(job, deadline, stopping, threads, quiet=workers > 1)
-            tell(f"{job.folder}: {outcomes[job.folder]}")
+            tell(f"{job.folder}: begins, or goes on where it was")
+            try:
+                outcome = _run(job, deadline, stopping, threads, quiet=workers > 1)
+            except OSError as error:
+                outcome = "failed"
+                tell(f"{job.folder}: {error}")
+            outcomes[job.folder] = outcome
+            told = workers > 1 and (job.folder / LOG).exists()
+            tell(f"{job.folder}: {outcome}{f', see {LOG} in it' if outcome == 'failed' and told else ''}")
 
     crew = [threading.Thread(target=work, daemon=True) for _ in range(workers)]
     for worker in crew:
@@ -111,6 +118,9 @@ def run_queue(
         stopping.set()
         for worker in crew:
             worker.join(GRACE)
+    left = sum(outcome == "left" for outcome in outcomes.values())
+    if left and budget > 0:
+        tell(f"{left} of {len(jobs)} runs are left for another time: the budget is used up")
     return outcomes
 
 
@@ -121,13 +131,15 @@ def _run(
     job.folder.mkdir(parents=True, exist_ok=True)
     # One pool of threads per run: waiting for one another's cores costs more than a second core brings.
     environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
-    with (job.folder / "log.txt").open("a", encoding="utf-8") as file:
+    with (job.folder / LOG).open("a", encoding="utf-8") as file:
         process = subprocess.Popen(  # noqa: S603
             job.command(threads),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=file if quiet else None,
             env=environment,
+            # Ctrl-C in a terminal reaches a whole group, and a run takes a second signal as a wish to stop unsaved.
+            process_group=0,
         )
         while process.poll() is None and time.monotonic() < deadline - GRACE and not stopping.wait(0.1):
             pass
