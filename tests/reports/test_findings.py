@@ -31,6 +31,7 @@ def test_what_is_not_run_is_open() -> None:
 def test_the_papers_number_is_reached_by_the_mean() -> None:
     assert judge_paper({"tslm": [108.0, 108.1]}, "tslm", "ptb").verdict == "holds"
     assert judge_paper({"tslm": [108.0, 108.4]}, "tslm", "ptb").verdict == "not reached here"
+    assert judge_paper({"tslm": [108.0]}, "tslm", "ptb").verdict == "holds, one seed"
 
 
 def test_saturation_means_no_gain_beyond_the_papers_best() -> None:

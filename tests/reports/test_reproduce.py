@@ -12,7 +12,7 @@ from tslm.files import write_text
 from tslm.reports.paper import TABLE_2
 from tslm.reports.plan import LENGTHS, RANKS, plan
 from tslm.reports.reproduce import find_summary, report, to_html, to_markdown
-from tslm.training.recipe import read_recipe, recipe_tables
+from tslm.training.recipe import read_recipe, recipe_tables, write_recipe
 
 ROOT = Path(__file__).parents[2]
 
@@ -128,8 +128,42 @@ def test_table_2_shows_difference_spread_and_what_is_missing(tmp_path) -> None:
 
 def test_a_run_that_was_broken_off_is_named(tmp_path) -> None:
     run = next(run for run in plan("table2") if run.row == "lstm")
-    write_text(run.job(tmp_path).folder / "metrics.jsonl", '{"step": 1}\n{"epoch": 1}\n{"epoch": 2}\n')
+    folder = run.job(tmp_path).folder
+    write_text(folder / "metrics.jsonl", '{"step": 1}\n{"epoch": 1}\n{"epoch": 2}\n')
+    write_recipe(folder / "recipe.toml", read_recipe(Path(run.recipe), ["train.threads=7"]))
     assert row_of(report("table2", "ptb", tmp_path, None), "LSTM")["runs"] == "broken off after 2 epochs"
+    write_recipe(folder / "recipe.toml", read_recipe(Path(run.recipe), ["train.seed=77"]))
+    assert row_of(report("table2", "ptb", tmp_path, None), "LSTM")["runs"] == "not run", (
+        "another recipe's epochs"
+    )
+
+
+def test_a_run_of_another_version_is_no_run_of_this_one(tmp_path) -> None:
+    run = next(run for run in plan("table2") if run.row == "tslm")
+    put(tmp_path / run.place, run, 100.0)
+    path = tmp_path / run.place / "summary.json"
+    summary = json.loads(path.read_text())
+    summary["recipe"]["model"]["flavour"] = 3
+    write_text(path, json.dumps(summary))
+    assert find_summary(run, tmp_path / "runs", tmp_path) is None
+
+
+def test_an_infinite_perplexity_is_shown(tmp_path) -> None:
+    run = next(run for run in plan("table2") if run.row == "tslm")
+    put(tmp_path / run.place, run, math.inf)
+    path = tmp_path / run.place / "summary.json"
+    # As the project writes it: JSON has no infinity.
+    write_text(path, path.read_text().replace("Infinity", "null"))
+    tslm = row_of(report("table2", "ptb", tmp_path / "runs", tmp_path), "TSLM")
+    assert (tslm["valid"], tslm["test"]) == ("∞", "∞")
+
+
+def test_only_takes_rows_and_cells_alone(tmp_path, capsys) -> None:
+    places = ["--budget", "0", "--runs", str(tmp_path / "runs"), "--fresh", "--out", str(tmp_path)]
+    assert main(["reproduce", "table2", "--only", "tlsm", *places]) == 2
+    assert "did you mean 'tslm'" in capsys.readouterr().err
+    assert main(["reproduce", "figure5", "--only", "kn5", *places]) == 2
+    assert main(["reproduce", "figure5", "--only", "rnn", "lstm", *places]) == 0
 
 
 def test_figures_take_the_window_for_the_reset_reading(tmp_path) -> None:

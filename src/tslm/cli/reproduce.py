@@ -97,6 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise KeyboardInterrupt
 
     wanted = _wanted(arguments)
+    _check_only(arguments.only or [], wanted)
     deadline = time.monotonic() + read_duration(arguments.budget)
     results = None if arguments.fresh else arguments.results
     reports: list[Report] = []
@@ -109,7 +110,13 @@ def run(arguments: argparse.Namespace) -> int:
                 if (not arguments.only or entry.row in arguments.only)
                 and find_summary(entry, arguments.runs, results) is None
             ]
-            before = signal.signal(signal.SIGTERM, interrupt)
+            # A closed terminal ends the command like Ctrl-C, unless nohup has it ignored.
+            ends = [
+                number
+                for number in (signal.SIGTERM, signal.SIGHUP)
+                if signal.getsignal(number) != signal.SIG_IGN
+            ]
+            before = {number: signal.signal(number, interrupt) for number in ends}
             try:
                 outcomes = run_queue(
                     missing,
@@ -119,7 +126,8 @@ def run(arguments: argparse.Namespace) -> int:
                     tell=tell,
                 )
             finally:
-                signal.signal(signal.SIGTERM, before)
+                for number, handler in before.items():
+                    signal.signal(number, handler)
             failed |= "failed" in outcomes.values()
             if arguments.keep:
                 for entry in plan(what, corpus):
@@ -148,6 +156,17 @@ def _wanted(arguments: argparse.Namespace) -> list[tuple[str, str]]:
     corpora = [arguments.corpus] if arguments.corpus else ["ptb", "wikitext-2"]
     tables = [("table1", corpora[0]), *(("table2", corpus) for corpus in corpora)]
     return tables + [(figure, corpora[0]) for figure in ("figure4", "figure5")]
+
+
+def _check_only(only: list[str], wanted: list[tuple[str, str]]) -> None:
+    """Refuse a name that is no row and no cell: a slip of the pen would train nothing at all."""
+    from tslm.errors import RecipeError, nearest
+    from tslm.reports.plan import plan
+
+    rows = {run.row for what, corpus in wanted if what != "table1" for run in plan(what, corpus)}
+    for name in only:
+        if name not in rows:
+            raise RecipeError(f"--only {name}: there is no such row or cell here; {nearest(name, rows)}")
 
 
 def _print(reports: list[Report]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tslm.reports.paper import FIGURE_4, FIGURE_5, TABLE_2
 from tslm.reports.plan import CELLS, plan
-from tslm.reports.reproduce import find_summary, measured
+from tslm.reports.reproduce import find_summary, measured, perplexity_of
 from tslm.reports.tables import show_number
 
 FLAT = 0.01
@@ -46,7 +46,7 @@ def read_tests(corpus: str, results: Path) -> dict[str, list[float]]:
     for run in plan("table2", corpus):
         summary = find_summary(run, results / "none", results)
         if summary is not None:
-            tests.setdefault(run.row, []).append(summary["test"]["perplexity"])
+            tests.setdefault(run.row, []).append(perplexity_of(summary, "test"))
     return tests
 
 
@@ -86,7 +86,9 @@ def judge_paper(tests: Mapping[str, Sequence[float]], row: str, corpus: str) -> 
     if row not in tests or paper.test is None:
         return Finding(claim, "not run", "open")
     mean = sum(tests[row]) / len(tests[row])
-    return Finding(claim, f"test {_seeds(tests[row])}", "holds" if mean <= paper.test else "not reached here")
+    verdict = "holds" if mean <= paper.test else "not reached here"
+    one = ", one seed" if len(tests[row]) == 1 else ""
+    return Finding(claim, f"test {_seeds(tests[row])}", verdict + one)
 
 
 def judge_length(curves: Mapping[str, Mapping[int, float]], reading: str, best: int) -> Finding:

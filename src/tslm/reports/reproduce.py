@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -10,13 +12,14 @@ from typing import Any
 
 from tslm.corpus.sources import open_corpus
 from tslm.corpus.statistics import describe_corpus
+from tslm.errors import RecipeError
 from tslm.files import write_text
 from tslm.reports.page import make_page, make_table, read_metrics
 from tslm.reports.paper import FIGURE_4, FIGURE_5, TABLE_1, TABLE_2
 from tslm.reports.plan import CELLS, CITED, READINGS, Run, plan
 from tslm.reports.sweep import Curve, draw_sweep
 from tslm.reports.tables import show_duration, show_number
-from tslm.training.folder import read_summary
+from tslm.training.folder import RECIPE, read_summary
 from tslm.training.recipe import Recipe, make_recipe, read_recipe
 
 NOT_RUN = "–"
@@ -53,19 +56,30 @@ def find_summary(run: Run, runs: Path, results: Path | None) -> dict[str, Any] |
     expected = _without_threads(read_recipe(Path(run.recipe), run.overrides))
     for folder in (run.job(runs).folder, *([] if results is None else [results / run.place])):
         summary = read_summary(folder)
-        if summary is not None and _without_threads(make_recipe(summary["recipe"])) == expected:
+        if summary is not None and _is_run_of(summary["recipe"], expected):
             return summary
     return None
 
 
 def count_epochs(run: Run, runs: Path) -> int:
-    """Return how many epochs an unfinished run has behind it."""
-    return sum("epoch" in entry for entry in read_metrics(run.job(runs).folder))
+    """Return how many epochs an unfinished run of this very recipe has behind it."""
+    folder = run.job(runs).folder
+    expected = _without_threads(read_recipe(Path(run.recipe), run.overrides))
+    try:
+        begun = tomllib.loads((folder / RECIPE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return 0
+    return sum("epoch" in entry for entry in read_metrics(folder)) if _is_run_of(begun, expected) else 0
 
 
 def measured(summary: dict[str, Any]) -> float:
     """Return the validation perplexity of a figure's point: with the state reset as in training, where it was."""
-    return summary.get("valid_windows", summary["valid"]["perplexity"])
+    return _or_infinite(summary.get("valid_windows", summary["valid"]["perplexity"]))
+
+
+def perplexity_of(summary: dict[str, Any], split: str) -> float:
+    """Return a finished run's perplexity on a split."""
+    return _or_infinite(summary[split]["perplexity"])
 
 
 def report(what: str, corpus: str, runs: Path, results: Path | None) -> Report:
@@ -115,18 +129,20 @@ def report_table2(
             state = f"broken off after {epochs} epochs" if epochs else "not run"
             rows.append([*line, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, state])
             continue
-        tests = [summary["test"]["perplexity"] for summary in done]
+        tests = [perplexity_of(summary, "test") for summary in done]
         mean = sum(tests) / len(tests)
         trained = "epochs" in done[0]
         rows.append(
             [
                 *line,
-                _spread([summary["valid"]["perplexity"] for summary in done]),
+                _spread([perplexity_of(summary, "valid") for summary in done]),
                 _spread(tests),
                 NOT_RUN if paper.test is None else f"{mean - paper.test:+.1f}",
                 f"{done[0]['parameters']:,}",
                 show_duration(sum(summary["seconds"] for summary in done) / len(done)),
-                f"{done[0]['tokens_per_second']:,.0f}" if trained else NOT_RUN,
+                f"{sum(summary['tokens_per_second'] for summary in done) / len(done):,.0f}"
+                if trained
+                else NOT_RUN,
                 f"{len(done)} seeds" if len(done) > 1 else "1 seed" if trained else "exact",
             ]
         )
@@ -234,6 +250,13 @@ def write_reports(made: Report, folder: Path) -> list[Path]:
     return [folder / f"{made.name}{ending}" for ending in texts]
 
 
+def _is_run_of(tables: dict[str, Any], expected: Recipe) -> bool:
+    try:
+        return _without_threads(make_recipe(tables)) == expected
+    except RecipeError:  # of another version, with settings unknown here
+        return False
+
+
 def _without_threads(recipe: Recipe) -> Recipe:
     """How many threads computed it decides the last bits of a result, not what was run."""
     return recipe if recipe.train is None else replace(recipe, train=replace(recipe.train, threads=0))
@@ -241,6 +264,11 @@ def _without_threads(recipe: Recipe) -> Recipe:
 
 def _done(found: Sequence[tuple[Run, dict[str, Any] | None]], name: str) -> bool:
     return any(run.row == name and summary is not None for run, summary in found)
+
+
+def _or_infinite(value: float | None) -> float:
+    """JSON has no infinity; where it stood there is nothing."""
+    return math.inf if value is None else value
 
 
 def _paper(value: float | None) -> str:
