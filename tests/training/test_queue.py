@@ -13,6 +13,7 @@ from tslm.training import queue
 from tslm.training.checkpoint import STATE
 from tslm.training.folder import read_summary
 from tslm.training.queue import Job, read_duration, run_queue
+from tslm.training.recipe import read_recipe, write_recipe
 
 COUNTED = """
 [corpus]
@@ -96,6 +97,20 @@ def test_a_budget_is_never_exceeded_and_what_was_broken_off_goes_on(recipes, mon
     assert told[-1] == "1 of 1 runs are left for another time: the budget is used up"
 
 
+def test_a_run_goes_on_with_the_threads_it_was_begun_with(recipes) -> None:
+    job = Job(str(recipes / "trained.toml"), recipes / "run", ("train.epochs=1",))
+    assert "--threads" not in job.command(None)
+    assert job.command(2)[-2:] == ["--threads", "2"]
+    folder = recipes / "run"
+    folder.mkdir()
+    write_recipe(
+        folder / "recipe.toml", read_recipe(recipes / "trained.toml", ["train.epochs=1", "train.threads=1"])
+    )
+    (folder / STATE).write_bytes(b"")
+    for threads in (None, 2):
+        assert run_queue([job], budget=300.0, threads=threads) == {folder: "done"}
+
+
 def test_nothing_begins_without_a_budget(recipes) -> None:
     job = Job(str(recipes / "counted.toml"), recipes / "none")
     assert run_queue([job], budget=0.0) == {job.folder: "left"}
@@ -106,6 +121,7 @@ def test_ctrl_c_in_a_terminal_lets_the_run_save_its_state(recipes) -> None:
     script = """
 import sys
 from pathlib import Path
+from tslm.training.recipe import read_recipe, write_recipe
 from tslm.training.queue import Job, run_queue
 run_queue([Job(sys.argv[1], Path(sys.argv[2]), ("train.threads=1",))], budget=600.0, tell=lambda line: None)
 """

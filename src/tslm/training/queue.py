@@ -13,12 +13,14 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from tslm.errors import RecipeError
+from tslm.training.folder import RECIPE
 
 GRACE = 10.0
 """Seconds that a run has for saving its state once it is asked to stop."""
@@ -40,9 +42,22 @@ class Job:
     def command(self, threads: int | None) -> list[str]:
         """Return the command that runs it, or goes on with it."""
         changes = [part for override in self.overrides for part in ("--set", override)]
-        limit = [] if threads is None else ["--threads", str(threads)]
+        begun = self._begun_threads()
+        # A run repeats bit for bit with the threads it was begun with, and goes on with no others.
+        limit = (
+            []
+            if begun is None and threads is None
+            else ["--threads", str(threads if begun is None else begun)]
+        )
         run = ["train", self.recipe, "--out", str(self.folder), "--json"]
         return [sys.executable, "-m", "tslm", *run, *changes, *limit]
+
+    def _begun_threads(self) -> int | None:
+        try:
+            recipe = tomllib.loads((self.folder / RECIPE).read_text(encoding="utf-8"))
+            return int(recipe["train"]["threads"])
+        except (OSError, ValueError, KeyError, TypeError):  # not begun, or for the run itself to complain of
+            return None
 
 
 def read_duration(text: str) -> float:
