@@ -55,6 +55,21 @@ def test_softmax_head_needs_no_prior_and_padding_is_left_out() -> None:
     torch.testing.assert_close(ours_NKM, expected_NKM)
 
 
+@pytest.mark.parametrize("config", [ObjectiveConfig(), ObjectiveConfig(frequent=5, sampled=5)])
+def test_nothing_but_padding_has_no_gradient(config) -> None:
+    inputs, targets_N = make()
+    objective = Objective(config, 40, torch.Generator())
+    # Memory that nobody has written is then NaN.
+    torch.use_deterministic_algorithms(True)
+    try:
+        loss = loss_of(objective, inputs, torch.full_like(targets_N, -100))
+        gradients = torch.autograd.grad(loss, inputs)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert loss.item() == 0
+    assert all(bool((gradient == 0).all()) for gradient in gradients)
+
+
 @pytest.mark.parametrize("K", [1, 3])
 def test_sampled_gradient_is_close_to_the_full_one_in_expectation(K) -> None:
     inputs, targets_N = make(K=K, V=400)

@@ -143,7 +143,8 @@ class _CandidateCrossEntropy(torch.autograd.Function):
         target_weight_NM, target_bias_N = weight_VM.index_select(0, targets_N), bias_V[targets_N]
         latents_gradient_NKM = torch.empty_like(latents_NKM)
         posterior_NK = torch.empty_like(log_prior_NK)
-        weight_gradient_CM = torch.empty_like(weight_CM)
+        # Filled by the first chunk, where there is one: a process may have nothing but padding in its last window.
+        weight_gradient_CM = torch.empty_like(weight_CM) if N else torch.zeros_like(weight_CM)
         offset_gradient_C = torch.zeros_like(offset_C)
         target_weight_gradient_NM = torch.empty_like(target_weight_NM)
         target_bias_gradient_N = torch.empty_like(target_bias_N)
