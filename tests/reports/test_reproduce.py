@@ -9,7 +9,7 @@ import pytest
 from tslm.cli import main
 from tslm.errors import RecipeError
 from tslm.files import write_text
-from tslm.reports.paper import TABLE_2
+from tslm.reports.paper import FIGURE_4, FIGURE_5, TABLE_2
 from tslm.reports.plan import LENGTHS, RANKS, plan
 from tslm.reports.reproduce import find_summary, report, to_html, to_markdown
 from tslm.training.recipe import read_recipe, recipe_tables, write_recipe
@@ -80,6 +80,12 @@ def test_every_point_of_a_figure_has_the_same_budget() -> None:
     assert len({run.job(Path("runs")).folder for run in (*lengths, *ranks, *plan("table2"))}) == len(
         [*lengths, *ranks, *plan("table2")]
     )
+
+
+@pytest.mark.parametrize(("what", "best"), [("figure4", FIGURE_4), ("figure5", FIGURE_5)])
+def test_the_value_that_the_paper_finds_best_is_run(what, best) -> None:
+    for corpus, value in best.items():
+        assert value in {run.value for run in plan(what, corpus)}
 
 
 def test_what_the_paper_does_not_have_is_refused() -> None:
