@@ -132,6 +132,15 @@ def test_table_2_shows_difference_spread_and_what_is_missing(tmp_path) -> None:
         assert "every token once" in text
 
 
+def test_runs_on_different_texts_are_not_passed_off_as_comparable(tmp_path) -> None:
+    first, second = (next(run for run in plan("table2") if run.row == name) for name in ("tslm", "lstm"))
+    put(tmp_path / first.place, first, 100.0)
+    put(tmp_path / second.place, second, 101.0)
+    assert "different texts" not in to_markdown(report("table2", "ptb", tmp_path / "runs", tmp_path))
+    put(tmp_path / second.place, second, 101.0, corpus={"name": "ptb", "fingerprint": "another text"})
+    assert "different texts" in to_markdown(report("table2", "ptb", tmp_path / "runs", tmp_path))
+
+
 def test_a_run_that_was_broken_off_is_named(tmp_path) -> None:
     run = next(run for run in plan("table2") if run.row == "lstm")
     folder = run.job(tmp_path).folder

@@ -155,6 +155,10 @@ def report_table2(
     notes.append(
         "Validation chose the epoch; test was read once, at the end of each run. Mean, and range, over seeds."
     )
+    if len({setting[-1] for setting in settings}) > 1:
+        notes.append(
+            "These runs read different texts (see the column corpus): their rows cannot be compared."
+        )
     if unrun:
         notes.append(
             f"Not run here: {unrun}. They are cited by the paper, and the large ones take many hours on a CPU."
