@@ -40,10 +40,10 @@ def test_saturation_means_no_gain_beyond_the_papers_best() -> None:
     assert judge_length({"tslm": falling}, "reset", 30).verdict == "does not hold"
     both = judge_length({"tslm": flat, "rnn": falling}, "reset", 30)
     assert both.verdict == "holds for some cells only"
-    assert "RNN: best at n = 60, -5.0% from n = 30 to 60" in both.evidence
+    assert "RNN: within 1% of its lowest from n = 60, -5.0% from 30 to 60" in both.evidence
     worse = judge_rank({"tslm": {128: 99.0, 256: 100.0, 512: 103.0}}, 256)
     assert worse.verdict == "holds"
-    assert "best at r = 128, +3.0%" in worse.evidence
+    assert "from r = 128, +3.0%" in worse.evidence, "flat before the paper's best, and said so"
 
 
 def test_claims_without_runs_are_listed_once(tmp_path) -> None:

@@ -106,21 +106,22 @@ def _judge_saturation(
     claim: str, curves: Mapping[str, Mapping[int, float]], best: int, letter: str
 ) -> Finding:
     parts: list[str] = []
-    gains: list[float] = []
+    reached: list[bool] = []
     for cell, curve in curves.items():
         beyond = max(curve, default=0)
         if best not in curve or beyond <= best:
             continue
-        gain = 1 - curve[beyond] / curve[best]
-        lowest = min(curve, key=lambda value: curve[value])
-        gains.append(gain)
+        lowest = min(curve.values())
+        enough = min(value for value in curve if curve[value] <= (1 + FLAT) * lowest)
+        reached.append(enough <= best)
+        change = curve[beyond] / curve[best] - 1
         parts.append(
-            f"{cell.upper()}: best at {letter} = {lowest}, {-gain:+.1%} from {letter} = {best} to {beyond}"
+            f"{cell.upper()}: within {FLAT:.0%} of its lowest from {letter} = {enough}, "
+            f"{change:+.1%} from {best} to {beyond}"
         )
-    if not gains:
+    if not reached:
         return Finding(claim, "not run", "open")
-    falling = [gain > FLAT for gain in gains]
-    verdict = "does not hold" if all(falling) else "holds for some cells only" if any(falling) else "holds"
+    verdict = "holds" if all(reached) else "holds for some cells only" if any(reached) else "does not hold"
     return Finding(claim, "; ".join(parts), verdict)
 
 

@@ -137,7 +137,7 @@ def report_table2(
                 *line,
                 _spread([perplexity_of(summary, "valid") for summary in done]),
                 _spread(tests),
-                NOT_RUN if paper.test is None else f"{mean - paper.test:+.1f}",
+                NOT_RUN if paper.test is None else _difference(mean - paper.test),
                 f"{done[0]['parameters']:,}",
                 show_duration(sum(summary["seconds"] for summary in done) / len(done)),
                 f"{sum(summary['tokens_per_second'] for summary in done) / len(done):,.0f}"
@@ -229,7 +229,7 @@ def to_markdown(made: Report) -> str:
     if made.svg:
         parts += [f"![{made.title}]({made.name}.svg)", ""]
     parts += [_markdown_table(made.header, made.rows), ""]
-    parts += [f"{note}\n" for note in made.notes]
+    parts += [f"{_escape(note)}\n" for note in made.notes]
     for heading, header, rows in made.more:
         parts += [f"## {heading}", "", _markdown_table(header, rows), ""]
     return "\n".join(parts).rstrip() + "\n"
@@ -275,6 +275,14 @@ def _or_infinite(value: float | None) -> float:
     return math.inf if value is None else value
 
 
+def _difference(value: float) -> str:
+    return f"{round(value, 1) + 0.0:+.1f}"  # + 0.0: no negative zero
+
+
+def _escape(text: str) -> str:
+    return text.replace("<", "&lt;")
+
+
 def _paper(value: float | None) -> str:
     return NOT_RUN if value is None else f"{value:.1f}"
 
@@ -304,4 +312,4 @@ def _setting(name: str, summary: dict[str, Any]) -> list[str]:
 
 def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("<", "&lt;") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(_escape(cell) for cell in line) + " |" for line in lines)

@@ -31,7 +31,8 @@ def collect(folder: Path) -> list[tuple[str, str, dict[str, Any]]]:
             summary = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise RunError(f"cannot read {path}: {error}") from error
-        found.append((path.parent.parent.name, path.parent.name, summary))
+        if "test" in summary:
+            found.append((path.parent.parent.name, path.parent.name, summary))
     return sorted(found, key=lambda row: (row[0], -(row[2]["test"]["perplexity"] or math.inf)))
 
 
@@ -89,7 +90,7 @@ def make_trials(folder: Path) -> str:
             str(train["epochs"]),
             str(train["learning_rate"]),
             f"{objective['frequent']} + {objective['sampled']}",
-            show_number(epochs[-1]["train_perplexity"]),
+            show_number(epochs[-1]["train_perplexity"]) if epochs else "–",
             show_number(summary["valid"]["perplexity"]),
         ]
         lines.append("| " + " | ".join(cells) + " |")

@@ -106,8 +106,11 @@ class Trainer:
             if position.step % self.config.metric_steps == 0 and self.metrics is not None:
                 self.metrics.append({"step": position.step, "learning_rate": rate, **measured})
             stop = self.group.share(float(self.stop_requested)) > 0
-            if stop or (
-                position.step % self.config.checkpoint_steps == 0 and position.window < len(self.columns)
+            # At the end of an epoch as well: validation takes its time, and a run may be stopped in it.
+            if (
+                stop
+                or position.step % self.config.checkpoint_steps == 0
+                or position.window == len(self.columns)
             ):
                 position.seconds += time.perf_counter() - began
                 began = time.perf_counter()
