@@ -138,3 +138,14 @@ def test_a_missing_or_failing_compiler_is_one_clear_error(monkeypatch, tmp_path)
     with pytest.raises(TslmError, match=r"cannot compile .* unset TSLM_KERNEL"):
         kernel.active()
     assert not list(tmp_path.rglob("*.so"))
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_a_damaged_kernel_in_the_cache_is_compiled_again(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(kernel, "_chosen", False)
+    monkeypatch.setenv("TSLM_CACHE", str(tmp_path))
+    monkeypatch.setenv("CXX", "env g++")  # more than a name
+    library = kernel._compile()
+    library.write_bytes(b"no library")
+    kernel.accelerate()
+    assert kernel.active() is not None

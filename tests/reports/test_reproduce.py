@@ -9,9 +9,10 @@ import pytest
 from tslm.cli import main
 from tslm.errors import RecipeError
 from tslm.files import write_text
+from tslm.reports.document import to_html, to_markdown
 from tslm.reports.paper import FIGURE_4, FIGURE_5, TABLE_2
 from tslm.reports.plan import LENGTHS, RANKS, plan
-from tslm.reports.reproduce import find_summary, report, to_html, to_markdown
+from tslm.reports.reproduce import find_summary, report
 from tslm.training.recipe import read_recipe, recipe_tables, write_recipe
 
 ROOT = Path(__file__).parents[2]

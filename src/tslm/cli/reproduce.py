@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tslm.cli.numbers import positive
 
 if TYPE_CHECKING:
-    from tslm.reports.reproduce import Report
+    from tslm.reports.document import Report
 
 EXAMPLES = """examples:
   tslm reproduce table1
@@ -85,8 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     from tslm.errors import CorpusError
     from tslm.files import to_json
+    from tslm.reports.document import write_reports
     from tslm.reports.plan import plan
-    from tslm.reports.reproduce import find_summary, report, write_reports
+    from tslm.reports.reproduce import find_summary, report
     from tslm.reports.results import keep
     from tslm.training.queue import read_duration, run_queue
 

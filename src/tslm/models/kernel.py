@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -70,7 +71,7 @@ def accelerate(wanted: bool = True) -> None:
         TslmError: there is no C++ compiler, or it cannot compile the kernel.
     """
     global _chosen
-    _chosen = Kernel(_compile()) if wanted else None
+    _chosen = _open() if wanted else None
 
 
 def active() -> Kernel | None:
@@ -81,12 +82,23 @@ def active() -> Kernel | None:
     return _chosen
 
 
+def _open() -> Kernel:
+    library = _compile()
+    try:
+        return Kernel(library)
+    except (OSError, AttributeError):
+        # A damaged file in the cache: compile it once more.
+        library.unlink(missing_ok=True)
+        return Kernel(_compile())
+
+
 def _compile() -> Path:
     """Return the compiled kernel, made anew when source, compiler or processor have changed."""
-    compiler = shutil.which(os.environ.get("CXX", "g++"))
-    if compiler is None:
+    # CXX may hold more than a name: "ccache g++".
+    compiler = shlex.split(os.environ.get("CXX", "g++")) or ["g++"]
+    if shutil.which(compiler[0]) is None:
         raise TslmError(
-            f"no C++ compiler for the accelerator of the recurrence: {os.environ.get('CXX', 'g++')} is not "
+            f"no C++ compiler for the accelerator of the recurrence: {compiler[0]} is not "
             f"installed; install g++, name a compiler in CXX, or unset {KERNEL_VARIABLE} (slower, same results)"
         )
     # What the compiler defines tells its version and what this processor can do.
@@ -99,12 +111,12 @@ def _compile() -> Path:
     return library
 
 
-def _call(compiler: str, *arguments: str) -> str:
-    done = subprocess.run([compiler, *arguments], capture_output=True, text=True, check=False)  # noqa: S603
+def _call(compiler: list[str], *arguments: str) -> str:
+    done = subprocess.run([*compiler, *arguments], capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         reason = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
         raise TslmError(
-            f"{compiler} cannot compile the accelerator of the recurrence: {reason}; take another compiler "
+            f"{compiler[0]} cannot compile the accelerator of the recurrence: {reason}; take another compiler "
             f"by CXX, or unset {KERNEL_VARIABLE} (slower, same results)"
         )
     return done.stdout

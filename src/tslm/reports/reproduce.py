@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from html import escape
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tslm.corpus.sources import open_corpus
 from tslm.corpus.statistics import describe_corpus
 from tslm.errors import RecipeError
-from tslm.files import write_text
-from tslm.reports.page import make_page, make_table, read_metrics
+from tslm.reports.document import Report
+from tslm.reports.page import read_metrics
 from tslm.reports.paper import FIGURE_4, FIGURE_5, TABLE_1, TABLE_2
 from tslm.reports.plan import CELLS, CITED, READINGS, Run, plan
 from tslm.reports.sweep import Curve, draw_sweep
@@ -23,32 +22,6 @@ from tslm.training.folder import RECIPE, read_summary
 from tslm.training.recipe import Recipe, make_recipe, read_recipe
 
 NOT_RUN = "–"
-
-
-@dataclass(frozen=True)
-class Report:
-    """A table or figure beside the paper's, ready to be written as Markdown and HTML."""
-
-    name: str
-    """The file's name without its ending."""
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-    notes: list[str] = field(default_factory=list[str])
-    svg: str = ""
-    more: list[tuple[str, list[str], list[list[str]]]] = field(
-        default_factory=list[tuple[str, list[str], list[list[str]]]]
-    )
-    """Further tables: heading, header, rows."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return rows as objects, for ``--json``."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "rows": [dict(zip(self.header, row, strict=True)) for row in self.rows],
-            "notes": self.notes,
-        }
 
 
 def find_summary(run: Run, runs: Path, results: Path | None) -> dict[str, Any] | None:
@@ -223,37 +196,6 @@ def report_figure(what: str, corpus: str, found: Sequence[tuple[Run, dict[str, A
     )
 
 
-def to_markdown(made: Report) -> str:
-    """Return a report as Markdown; a figure is named as the SVG file beside it."""
-    parts = [f"# {made.title}", ""]
-    if made.svg:
-        parts += [f"![{made.title}]({made.name}.svg)", ""]
-    parts += [_markdown_table(made.header, made.rows), ""]
-    parts += [f"{_escape(note)}\n" for note in made.notes]
-    for heading, header, rows in made.more:
-        parts += [f"## {heading}", "", _markdown_table(header, rows), ""]
-    return "\n".join(parts).rstrip() + "\n"
-
-
-def to_html(made: Report) -> str:
-    """Return a report as one self-contained page."""
-    parts = [made.svg, make_table(made.header, made.rows)]
-    parts += [f"<p>{escape(note)}</p>" for note in made.notes]
-    for heading, header, rows in made.more:
-        parts += [f"<h2>{escape(heading)}</h2>", make_table(header, rows)]
-    return make_page(made.title, "\n".join(parts))
-
-
-def write_reports(made: Report, folder: Path) -> list[Path]:
-    """Write a report as ``.md``, ``.html`` and, for a figure, ``.svg``; return the paths."""
-    texts = {".md": to_markdown(made), ".html": to_html(made)}
-    if made.svg:
-        texts[".svg"] = made.svg
-    for ending, text in texts.items():
-        write_text(folder / f"{made.name}{ending}", text)
-    return [folder / f"{made.name}{ending}" for ending in texts]
-
-
 def _is_run_of(tables: dict[str, Any], expected: Recipe) -> bool:
     try:
         return _without_threads(make_recipe(tables)) == expected
@@ -277,10 +219,6 @@ def _or_infinite(value: float | None) -> float:
 
 def _difference(value: float) -> str:
     return f"{round(value, 1) + 0.0:+.1f}"  # + 0.0: no negative zero
-
-
-def _escape(text: str) -> str:
-    return text.replace("<", "&lt;")
 
 
 def _paper(value: float | None) -> str:
@@ -308,8 +246,3 @@ def _setting(name: str, summary: dict[str, Any]) -> list[str]:
         str(summary["threads"]),
         fingerprint,
     ]
-
-
-def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(_escape(cell) for cell in line) + " |" for line in lines)

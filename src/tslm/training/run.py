@@ -19,6 +19,7 @@ from tslm.corpus.reading import encode_file
 from tslm.corpus.sources import Corpus, open_corpus
 from tslm.errors import CorpusError, RunError
 from tslm.evaluation.perplexity import Tick, evaluate, evaluate_windows
+from tslm.models import kernel
 from tslm.models.base import LanguageModel
 from tslm.models.recurrent import RecurrentModel
 from tslm.models.registry import model_class
@@ -122,6 +123,7 @@ def _train(recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: 
             "steps": position.step,
             "tokens_per_second": position.epoch * len(corpus.splits["train"]) / max(seconds, 1e-9),
             "threads": torch.get_num_threads(),
+            "kernel": kernel.active() is not None,
         }
         watcher.tell("measuring the final perplexity")
         model = load(folder)
