@@ -1,0 +1,86 @@
+"""``results/training.json`` as Markdown, for reading: python benchmarks/training_table.py"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
+    return f"## {title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def recurrence(windows: Sequence[dict[str, Any]], part: str, title: str) -> str:
+    header = ["ms (ratio to tslm; to its kernel)", *(f"{w['B']} × {w['T']} × {w['R']}" for w in windows)]
+
+    def cell(times: dict[str, float], name: str) -> str:
+        suffix = ", normalised" if name.endswith(", normalised") else ""
+        kernel = times.get(f"tslm, kernel{suffix}")
+        second = f"; {times[name] / kernel:.2f}×" if kernel else ""
+        return f"{times[name]:.2f} ({times[name] / times[f'tslm{suffix}']:.2f}×{second})"
+
+    return table(
+        title, header, ([name, *(cell(w[part], name) for w in windows)] for name in windows[0][part])
+    )
+
+
+def make_markdown(results: dict[str, Any]) -> str:
+    step, machine = results["step"], results["machine"]
+    speed_up = "; ".join(f"{name}: {ratio:.2f}×" for name, ratio in step["sampled_speed_up"].items())
+    parts = [
+        "# Training, measured",
+        f"{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}. Made from `training.json`.",
+        recurrence(results["recurrence"], "alone", "Recurrence alone, forward + backward"),
+        recurrence(results["recurrence"], "with_input_product", "Recurrence with the input product"),
+        table(
+            "Output layer and loss, 700 tokens, 256 × 10,000",
+            ["road", "ms", "peak MB beyond the inputs"],
+            (
+                [name, f"{row['milliseconds']:.1f}", _megabytes(row.get("peak_mb_beyond_inputs"))]
+                for name, row in results["losses"].items()
+            ),
+        ),
+        table(
+            f"Training step, PTB 256 × 1, batch 20 × 35 (peak {step['peak_gflops']:.0f} GFLOP/s)",
+            ["step", "ms", "tokens/s", "share of the peak"],
+            (
+                [name, f"{ms:.1f}", f"{700 / ms * 1e3:,.0f}", _share(step["share_of_peak"].get(name))]
+                for name, ms in step["milliseconds"].items()
+            ),
+        ),
+        f"The sampled step against the full one: {speed_up}.",
+        table(
+            "Peak memory of training and evaluation",
+            ["what", "MB", "goal"],
+            (
+                [name, f"{row['peak_mb']:.0f}", f"< {row['goal_mb']}"]
+                for name, row in results["memory"].items()
+            ),
+        ),
+        table(
+            "Where a full-softmax step spends its time",
+            ["operator", "share"],
+            ([name, f"{share:.1%}"] for name, share in results["profile"].items()),
+        ),
+        "## How cost grows\n\n![tokens per second against V, R, T and B](training_growth.svg)",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _megabytes(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}"
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}"
+
+
+if __name__ == "__main__":
+    text = make_markdown(json.loads((RESULTS / "training.json").read_text(encoding="utf-8")))
+    (RESULTS / "training.md").write_text(text, encoding="utf-8")
+    print(text)
