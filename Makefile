@@ -29,7 +29,6 @@ format: $(READY)
 
 results: $(READY)
 	@$(BIN)/python -m tslm.reports.results results .
-	@$(BIN)/tslm reproduce all --budget 0 --runs results/none --out docs/reproduced
 
 clean:
 	rm -rf .venv demo dist .pytest_cache .ruff_cache

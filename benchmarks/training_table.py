@@ -7,12 +7,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tslm.reports.tables import markdown_table
+
 RESULTS = Path(__file__).parent / "results"
 
 
 def table(title: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---", *["--:"] * (len(header) - 1)], *rows]
-    return f"## {title}\n\n" + "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return f"## {title}\n\n{markdown_table(header, list(rows))}"
 
 
 def recurrence(windows: Sequence[dict[str, Any]], part: str, title: str) -> str:

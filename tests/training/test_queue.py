@@ -8,11 +8,10 @@ import time
 
 import pytest
 
-from tslm.errors import RecipeError
 from tslm.training import queue
 from tslm.training.checkpoint import STATE
 from tslm.training.folder import read_summary
-from tslm.training.queue import Job, read_duration, run_queue
+from tslm.training.queue import Job, run_queue
 from tslm.training.recipe import read_recipe, write_recipe
 
 COUNTED = """
@@ -53,20 +52,6 @@ def recipes(tmp_path):
     for name, recipe in {"counted": COUNTED, "trained": TRAINED}.items():
         (tmp_path / f"{name}.toml").write_text(recipe.format(text=text))
     return tmp_path
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("2h", 7200), ("90m", 5400), ("1h30m", 5400), ("45s", 45), ("0", 0), ("1.5h", 5400), ("5", 300)],
-)
-def test_durations(text, seconds) -> None:
-    assert read_duration(text) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "soon", "-1h", "2d", "h", "1h 30", "nan", "inf"])
-def test_what_is_no_duration_is_refused(text) -> None:
-    with pytest.raises(RecipeError, match="no duration"):
-        read_duration(text)
 
 
 def test_jobs_are_done_in_their_own_processes_and_one_failure_stops_no_other(recipes) -> None:

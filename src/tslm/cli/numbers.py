@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from argparse import ArgumentTypeError
 
 
@@ -14,3 +15,13 @@ def positive(text: str) -> int:
     if value < 1:
         raise ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
     return value
+
+
+def duration(text: str) -> float:
+    """Read the seconds of ``2h``, ``90m``, ``1h30m``, ``45s``, or of a plain number of minutes."""
+    number = r"(\d+(?:\.\d+)?)"
+    found = re.fullmatch(rf"(?:{number}h)?(?:{number}m)?(?:{number}s)?|{number}", text)
+    if not text or found is None:
+        raise ArgumentTypeError(f"{text!r} is no duration; write 2h, 90m, 1h30m, 45s, or a number of minutes")
+    hours, minutes, seconds, plain = (float(part or 0) for part in found.groups())
+    return 3600 * hours + 60 * (minutes + plain) + seconds

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tslm.cli.numbers import positive
+from tslm.cli.numbers import duration, positive
 
 if TYPE_CHECKING:
     from tslm.reports.document import Report
@@ -36,11 +38,16 @@ def add(subparsers: Any) -> None:
     parser.add_argument("what", choices=(*WHAT, "all"), metavar="WHAT", help=f"{', '.join(WHAT)}, or all")
     parser.add_argument("--corpus", choices=("ptb", "wikitext-2"), help="default: ptb, or both for 'all'")
     parser.add_argument(
-        "--budget", default="2h", metavar="TIME", help="2h, 90m, 1h30m …; 0 trains nothing (default: 2h)"
+        "--budget",
+        type=duration,
+        default="2h",
+        metavar="TIME",
+        help="2h, 90m, 1h30m …; 0 trains nothing (default: 2h)",
     )
     parser.add_argument(
         "--only",
         nargs="+",
+        default=[],
         metavar="NAME",
         help="train no other rows or cells, for example: --only tslm lstm",
     )
@@ -79,69 +86,46 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    import signal
     import sys
     import time
 
     from tslm.errors import CorpusError
     from tslm.files import to_json
-    from tslm.reports.document import write_reports
-    from tslm.reports.plan import plan
-    from tslm.reports.reproduce import find_summary, report
-    from tslm.reports.results import keep
-    from tslm.training.queue import read_duration, run_queue
+    from tslm.reports.document import write_report
+    from tslm.reports.plan import check_rows, expand
+    from tslm.reports.reproduce import find_missing, keep_finished, report
+    from tslm.training.queue import run_queue
 
     def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    wanted = _wanted(arguments)
-    _check_only(arguments.only or [], wanted)
-    deadline = time.monotonic() + read_duration(arguments.budget)
-    results = None if arguments.fresh else arguments.results
+    wanted = expand(arguments.what, arguments.corpus)
+    check_rows(arguments.only, wanted)
+    deadline = time.monotonic() + arguments.budget
+    runs, results = arguments.runs, None if arguments.fresh else arguments.results
     reports: list[Report] = []
     failed = False
     for what, corpus in wanted:
-        if what != "table1":
-            missing = [
-                entry.job(arguments.runs)
-                for entry in plan(what, corpus)
-                if (not arguments.only or entry.row in arguments.only)
-                and find_summary(entry, arguments.runs, results) is None
-            ]
-            # A closed terminal ends the command like Ctrl-C, unless nohup has it ignored.
-            ends = [
-                number
-                for number in (signal.SIGTERM, signal.SIGHUP)
-                if signal.getsignal(number) != signal.SIG_IGN
-            ]
-            before = {number: signal.signal(number, interrupt) for number in ends}
-            try:
-                outcomes = run_queue(
-                    missing,
-                    budget=deadline - time.monotonic(),
-                    workers=arguments.jobs,
-                    threads=arguments.threads,
-                    tell=tell,
-                )
-            finally:
-                for number, handler in before.items():
-                    signal.signal(number, handler)
-            failed |= "failed" in outcomes.values()
-            if arguments.keep:
-                for entry in plan(what, corpus):
-                    if find_summary(entry, arguments.runs, None) is not None:
-                        keep(entry.job(arguments.runs).folder, arguments.results, entry.place)
+        missing = find_missing(what, corpus, runs, results, arguments.only)
+        with _signals_like_ctrl_c():
+            outcomes = run_queue(
+                [run.job(runs) for run in missing],
+                budget=deadline - time.monotonic(),
+                workers=arguments.jobs,
+                threads=arguments.threads,
+                tell=tell,
+            )
+        failed |= "failed" in outcomes.values()
+        if arguments.keep:
+            keep_finished(what, corpus, runs, arguments.results)
         try:
-            reports.append(report(what, corpus, arguments.runs, results))
+            reports.append(report(what, corpus, runs, results))
         except CorpusError as error:
             if arguments.what != "all":
                 raise
             tell(f"{what} is left out: {error}")
             continue
-        for path in write_reports(reports[-1], arguments.out):
+        for path in write_report(reports[-1], arguments.out):
             tell(f"wrote {path}")
     if arguments.json:
         print(to_json([made.as_json() for made in reports]))
@@ -150,24 +134,22 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _wanted(arguments: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return what to report on which corpus; the figures of 'all' are those of PTB."""
-    if arguments.what != "all":
-        return [(arguments.what, arguments.corpus or "ptb")]
-    corpora = [arguments.corpus] if arguments.corpus else ["ptb", "wikitext-2"]
-    tables = [("table1", corpora[0]), *(("table2", corpus) for corpus in corpora)]
-    return tables + [(figure, corpora[0]) for figure in ("figure4", "figure5")]
+@contextmanager
+def _signals_like_ctrl_c() -> Generator[None, None, None]:
+    """Let SIGTERM and a closed terminal end the block like Ctrl-C, unless nohup has them ignored."""
+    import signal
 
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
 
-def _check_only(only: list[str], wanted: list[tuple[str, str]]) -> None:
-    """Refuse a name that is no row and no cell: a slip of the pen would train nothing at all."""
-    from tslm.errors import RecipeError, nearest
-    from tslm.reports.plan import plan
-
-    rows = {run.row for what, corpus in wanted if what != "table1" for run in plan(what, corpus)}
-    for name in only:
-        if name not in rows:
-            raise RecipeError(f"--only {name}: there is no such row or cell here; {nearest(name, rows)}")
+    numbers = (signal.SIGTERM, signal.SIGHUP)
+    ends = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in ends}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _print(reports: list[Report]) -> None:

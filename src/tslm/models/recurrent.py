@@ -168,7 +168,7 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
         self, inputs_TB: Int[Tensor, "T B"], cells: tuple[CellState, ...]
     ) -> tuple[Float[Tensor, "T B R"], tuple[CellState, ...]]:
         """Eq. 20. Read a window of words, time first; return the last cell's state after each word."""
-        # Tied, the head's gradient is dense already: a sparse one is added to it without an array of its size.
+        # Tied, the head's gradient is dense already: a sparse one saves zeroing a second array of V × M.
         sparse = self.output is None and self.training
         vectors_TBM = F.embedding(inputs_TB, self.embedding, sparse=sparse) * math.sqrt(self.config.embedding)
         if self.training and self.config.dropout_words > 0:

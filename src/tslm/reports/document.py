@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from tslm.files import write_text
 from tslm.reports.page import make_page, make_table
+from tslm.reports.tables import markdown_table
 
 
 @dataclass(frozen=True)
@@ -28,14 +28,12 @@ class Report:
     )
     """Further tables: heading, header, rows."""
 
+    data: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """The rows as numbers, for programs."""
+
     def as_json(self) -> dict[str, Any]:
-        """Return rows as objects, for ``--json``."""
-        return {
-            "name": self.name,
-            "title": self.title,
-            "rows": [dict(zip(self.header, row, strict=True)) for row in self.rows],
-            "notes": self.notes,
-        }
+        """Return the report for ``--json``."""
+        return {"name": self.name, "title": self.title, "rows": self.data, "notes": self.notes}
 
 
 def to_markdown(made: Report) -> str:
@@ -43,10 +41,10 @@ def to_markdown(made: Report) -> str:
     parts = [f"# {made.title}", ""]
     if made.svg:
         parts += [f"![{made.title}]({made.name}.svg)", ""]
-    parts += [_markdown_table(made.header, made.rows), ""]
-    parts += [f"{_escape(note)}\n" for note in made.notes]
+    parts += [markdown_table(made.header, made.rows), ""]
+    parts += [note.replace("<", "&lt;") + "\n" for note in made.notes]
     for heading, header, rows in made.more:
-        parts += [f"## {heading}", "", _markdown_table(header, rows), ""]
+        parts += [f"## {heading}", "", markdown_table(header, rows), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -59,20 +57,10 @@ def to_html(made: Report) -> str:
     return make_page(made.title, "\n".join(parts))
 
 
-def write_reports(made: Report, folder: Path) -> list[Path]:
-    """Write a report as ``.md``, ``.html`` and, for a figure, ``.svg``; return the paths."""
-    texts = {".md": to_markdown(made), ".html": to_html(made)}
-    if made.svg:
-        texts[".svg"] = made.svg
-    for ending, text in texts.items():
-        write_text(folder / f"{made.name}{ending}", text)
-    return [folder / f"{made.name}{ending}" for ending in texts]
-
-
-def _escape(text: str) -> str:
-    return text.replace("<", "&lt;")
-
-
-def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(_escape(cell) for cell in line) + " |" for line in lines)
+def write_report(made: Report, folder: Path, *, html: bool = True) -> list[Path]:
+    """Write a report as ``.md``, as ``.html``, and a figure as ``.svg``; return the paths."""
+    texts = {".md": to_markdown(made), ".html": to_html(made) if html else "", ".svg": made.svg}
+    paths = {folder / f"{made.name}{ending}": text for ending, text in texts.items() if text}
+    for path, text in paths.items():
+        write_text(path, text)
+    return list(paths)

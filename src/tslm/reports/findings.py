@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tslm.reports.paper import FIGURE_4, FIGURE_5, TABLE_2
-from tslm.reports.plan import CELLS, plan
+from tslm.reports.plan import CELLS, READINGS, plan
 from tslm.reports.reproduce import find_summary, measured, perplexity_of
-from tslm.reports.tables import show_number
+from tslm.reports.tables import markdown_table, show_number
 
 FLAT = 0.01
 """A change of perplexity below this share counts as none."""
@@ -27,7 +27,7 @@ class Finding:
 def find_all(corpus: str, results: Path) -> list[Finding]:
     """Return every claim with its verdict."""
     tests = read_tests(corpus, results)
-    lengths = {reading: read_curves("figure4", corpus, results, reading) for reading in ("carried", "reset")}
+    lengths = {reading: read_curves("figure4", corpus, results, reading) for reading in READINGS}
     ranks = read_curves("figure5", corpus, results)
     return [
         *(judge_pair(tests, "tslm", other, corpus) for other in ("rnn", "lstm")),
@@ -44,7 +44,7 @@ def read_tests(corpus: str, results: Path) -> dict[str, list[float]]:
     """Return the test perplexities of each row of Table 2, one per seed."""
     tests: dict[str, list[float]] = {}
     for run in plan("table2", corpus):
-        summary = find_summary(run, results / "none", results)
+        summary = find_summary(run, None, results)
         if summary is not None:
             tests.setdefault(run.row, []).append(perplexity_of(summary, "test"))
     return tests
@@ -54,7 +54,7 @@ def read_curves(what: str, corpus: str, results: Path, reading: str = "") -> dic
     """Return cell → size → validation perplexity of a figure."""
     curves: dict[str, dict[int, float]] = {cell: {} for cell in CELLS}
     for run in plan(what, corpus):
-        summary = find_summary(run, results / "none", results)
+        summary = find_summary(run, None, results)
         if summary is not None and run.reading == reading:
             curves[run.row][run.value] = measured(summary)
     return curves
@@ -127,12 +127,13 @@ def _judge_saturation(
 
 def make_claims(results: Path) -> str:
     """Return all claims, for PTB and then WikiText-2's table, as Markdown."""
-    lines = ["| corpus | the paper's claim | runs | verdict |", "|---|---|---|---|"]
-    for corpus in TABLE_2:
-        for finding in find_all(corpus, results):
-            if corpus == "ptb" or finding.evidence != "not run":
-                lines.append(f"| {corpus} | {finding.claim} | {finding.evidence} | **{finding.verdict}** |")
-    return "\n".join(lines)
+    rows = [
+        [corpus, finding.claim, finding.evidence, f"**{finding.verdict}**"]
+        for corpus in TABLE_2
+        for finding in find_all(corpus, results)
+        if corpus == "ptb" or finding.evidence != "not run"
+    ]
+    return markdown_table(["corpus", "the paper's claim", "runs", "verdict"], rows)
 
 
 def _seeds(values: Sequence[float]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,14 +54,33 @@ class Run:
         return Job(self.recipe, folder, self.overrides)
 
 
+def expand(what: str, corpus: str | None = None) -> list[tuple[str, str]]:
+    """Return what to report on which corpus; ``all`` is every table, and the figures of the first corpus."""
+    if what != "all":
+        return [(what, corpus or "ptb")]
+    corpora = [corpus] if corpus else list(TABLE_2)
+    tables = [("table1", corpora[0]), *(("table2", name) for name in corpora)]
+    return tables + [(figure, corpora[0]) for figure in ("figure4", "figure5")]
+
+
 def plan(what: str, corpus: str = "ptb") -> list[Run]:
-    """Return the runs of ``table2``, ``figure4`` or ``figure5``, the most telling first."""
+    """Return the runs of ``table2``, ``figure4`` or ``figure5``, the most telling first; ``table1`` needs none."""
     plans = {"table2": plan_table2, "figure4": plan_figure4, "figure5": plan_figure5}
+    if what == "table1":
+        return []
     if what not in plans:
         raise RecipeError(f"nothing is planned for {what!r}: {nearest(what, list(plans))}")
     if corpus not in TABLE_2:
         raise RecipeError(f"the paper has no numbers for {corpus!r}: {nearest(corpus, list(TABLE_2))}")
     return plans[what](corpus)
+
+
+def check_rows(names: Sequence[str], wanted: Sequence[tuple[str, str]]) -> None:
+    """Refuse a name that is no row and no cell: a slip of the pen would train nothing at all."""
+    rows = {run.row for what, corpus in wanted for run in plan(what, corpus)}
+    for name in names:
+        if name not in rows:
+            raise RecipeError(f"--only {name}: there is no such row or cell here; {nearest(name, rows)}")
 
 
 def plan_table2(corpus: str) -> list[Run]:

@@ -18,20 +18,47 @@ from tslm.reports.paper import FIGURE_4, FIGURE_5, TABLE_1, TABLE_2
 from tslm.reports.plan import CELLS, CITED, READINGS, Run, plan
 from tslm.reports.sweep import Curve, draw_sweep
 from tslm.reports.tables import show_duration, show_number
-from tslm.training.folder import RECIPE, read_summary
+from tslm.training.folder import RECIPE, keep, read_summary
 from tslm.training.recipe import Recipe, make_recipe, read_recipe
 
 NOT_RUN = "–"
 
 
-def find_summary(run: Run, runs: Path, results: Path | None) -> dict[str, Any] | None:
+def find_summary(run: Run, runs: Path | None, results: Path | None) -> dict[str, Any] | None:
     """Return the summary of a finished run of this very recipe: from its own folder, else from ``results``."""
     expected = _without_threads(read_recipe(Path(run.recipe), run.overrides))
-    for folder in (run.job(runs).folder, *([] if results is None else [results / run.place])):
+    own = [] if runs is None else [run.job(runs).folder]
+    for folder in (*own, *([] if results is None else [results / run.place])):
         summary = read_summary(folder)
         if summary is not None and _is_run_of(summary["recipe"], expected):
             return summary
     return None
+
+
+def find_missing(
+    what: str, corpus: str, runs: Path, results: Path | None, only: Sequence[str] = ()
+) -> list[Run]:
+    """Return the runs that a table or figure still needs.
+
+    Args:
+        what: ``table1``, ``table2``, ``figure4`` or ``figure5``.
+        corpus: ``ptb`` or ``wikitext-2``.
+        runs: where run folders are.
+        results: where summaries of runs made elsewhere are; None leaves them aside.
+        only: rows or cells; all where there are none.
+    """
+    return [
+        run
+        for run in plan(what, corpus)
+        if (not only or run.row in only) and find_summary(run, runs, results) is None
+    ]
+
+
+def keep_finished(what: str, corpus: str, runs: Path, results: Path) -> None:
+    """Copy the summaries of a table's or figure's finished runs to ``results``."""
+    for run in plan(what, corpus):
+        if find_summary(run, runs, None) is not None:
+            keep(run.job(runs).folder, results, run.place)
 
 
 def count_epochs(run: Run, runs: Path) -> int:
@@ -55,13 +82,14 @@ def perplexity_of(summary: dict[str, Any], split: str) -> float:
     return _or_infinite(summary[split]["perplexity"])
 
 
-def report(what: str, corpus: str, runs: Path, results: Path | None) -> Report:
-    """Return ``table1``, ``table2``, ``figure4`` or ``figure5`` as far as runs are finished."""
+def report(what: str, corpus: str, runs: Path | None, results: Path | None) -> Report:
+    """Return ``table1``, ``table2``, ``figure4`` or ``figure5`` as far as its runs are finished."""
     if what == "table1":
         return report_table1()
     found = [(run, find_summary(run, runs, results)) for run in plan(what, corpus)]
     if what == "table2":
-        return report_table2(corpus, found, {run.place: count_epochs(run, runs) for run, _ in found})
+        begun = {} if runs is None else {run.place: count_epochs(run, runs) for run, _ in found}
+        return report_table2(corpus, found, begun)
     return report_figure(what, corpus, found)
 
 
@@ -71,19 +99,26 @@ def report_table1() -> Report:
     Raises:
         CorpusError: one of them is not on this machine.
     """
-    rows: list[list[str]] = []
+    data: list[dict[str, Any]] = []
     for corpus, paper in TABLE_1.items():
         facts = describe_corpus(open_corpus(corpus))
-        ours = {split: entry["tokens"] for split, entry in facts["splits"].items()}
-        for split in ("train", "valid", "test"):
-            rows.append([corpus, f"tokens, {split}", f"{paper[split]:,}", f"{ours[split]:,}"])
-        rows.append([corpus, "vocabulary", f"{paper['vocabulary']:,}", f"{facts['vocabulary']:,}"])
-        rate = facts["splits"]["train"]["oov_rate"]
-        rows.append([corpus, "<unk> in train", f"{paper['oov']:.1%}", f"{rate:.1%}"])
+        ours = {f"tokens, {split}": entry["tokens"] for split, entry in facts["splits"].items()}
+        ours |= {"vocabulary": facts["vocabulary"], "<unk> in train": facts["splits"]["train"]["oov_rate"]}
+        data += [
+            {"corpus": corpus, "what": what, "paper": paper[what], "here": here}
+            for what, here in ours.items()
+        ]
+    rows = [
+        [row["corpus"], row["what"]]
+        + [f"{row[side]:.1%}" if row[side] < 1 else f"{row[side]:,}" for side in ("paper", "here")]
+        for row in data
+    ]
     notes = [
         "Tokens count one end mark per line. The paper's row of articles is left out: the files do not mark them."
     ]
-    return Report("table-1", "Table 1: the corpora", ["corpus", "what", "paper", "here"], rows, notes)
+    return Report(
+        "table-1", "Table 1: the corpora", ["corpus", "what", "paper", "here"], rows, notes, data=data
+    )
 
 
 def report_table2(
@@ -91,14 +126,34 @@ def report_table2(
 ) -> Report:
     """Table 2. One line per row of the paper; several seeds are shown as their mean and their range."""
     rows: list[list[str]] = []
+    data: list[dict[str, Any]] = []
     settings: list[list[str]] = []
     protocols: set[str] = set()
     for name, paper in TABLE_2[corpus].items():
         of_row = [(run, summary) for run, summary in found if run.row == name]
         done = [summary for _, summary in of_row if summary is not None]
+        data.append(
+            {
+                "row": name,
+                "model": paper.name,
+                "size": paper.size,
+                "paper": {"valid": paper.valid, "test": paper.test},
+                "runs": [
+                    {
+                        "seed": summary["recipe"].get("train", {}).get("seed"),
+                        "valid": perplexity_of(summary, "valid"),
+                        "test": perplexity_of(summary, "test"),
+                        "parameters": summary["parameters"],
+                        "seconds": summary["seconds"],
+                        "tokens_per_second": summary.get("tokens_per_second"),
+                    }
+                    for summary in done
+                ],
+            }
+        )
         line = [paper.name, paper.size, _paper(paper.valid), _paper(paper.test)]
         if not done:
-            epochs = max(begun[run.place] for run, _ in of_row)
+            epochs = max(begun.get(run.place, 0) for run, _ in of_row)
             state = f"broken off after {epochs} epochs" if epochs else "not run"
             rows.append([*line, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, NOT_RUN, state])
             continue
@@ -143,7 +198,9 @@ def report_table2(
             settings,
         )
     ]
-    return Report(f"table-2-{corpus}", f"Table 2: perplexity on {corpus}", header, rows, notes, more=more)
+    return Report(
+        f"table-2-{corpus}", f"Table 2: perplexity on {corpus}", header, rows, notes, more=more, data=data
+    )
 
 
 def report_figure(what: str, corpus: str, found: Sequence[tuple[Run, dict[str, Any] | None]]) -> Report:
@@ -193,6 +250,11 @@ def report_figure(what: str, corpus: str, found: Sequence[tuple[Run, dict[str, A
         rows,
         notes,
         svg=draw_sweep(curves, letter, best),
+        data=[
+            {"cell": curve.cell, "reading": curve.reading or None, letter: x, "valid": y}
+            for curve in curves
+            for x, y in curve.points
+        ],
     )
 
 

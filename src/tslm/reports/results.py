@@ -1,7 +1,7 @@
 """Tables of results: made from the ``summary.json`` files under ``results/``, put into the documents, never typed.
 
-``python -m tslm.reports.results results .`` makes the README's table of results, the log's of trials and the findings'
-of claims anew; run folders given after it are kept under ``results/`` first.
+``python -m tslm.reports.results results .`` makes the tables of README, log and findings and the reports in
+``docs/reproduced`` anew; run folders given after it are kept under ``results/`` first.
 """
 
 from __future__ import annotations
@@ -12,13 +12,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tslm.errors import RunError
+from tslm.errors import CorpusError, RunError
 from tslm.files import write_text
+from tslm.reports.document import write_report
 from tslm.reports.findings import make_claims
 from tslm.reports.page import read_metrics
 from tslm.reports.paper import TABLE_2
-from tslm.reports.tables import show_duration, show_number
-from tslm.training.folder import METRICS, RECIPE, SUMMARY, read_summary
+from tslm.reports.plan import expand
+from tslm.reports.reproduce import report
+from tslm.reports.tables import markdown_table, show_duration, show_number
+from tslm.training.folder import keep, read_summary
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
@@ -31,70 +34,55 @@ def collect(folder: Path) -> list[tuple[str, str, dict[str, Any]]]:
             summary = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise RunError(f"cannot read {path}: {error}") from error
-        if "test" in summary:
-            found.append((path.parent.parent.name, path.parent.name, summary))
+        found.append((path.parent.parent.name, path.parent.name, summary))
     return sorted(found, key=lambda row: (row[0], -(row[2]["test"]["perplexity"] or math.inf)))
-
-
-def keep(run: Path, folder: Path, place: str | None = None) -> Path:
-    """Copy what tells of a finished run, not its weights, to ``folder/<place>``, by default ``<corpus>/<run>``."""
-    summary = read_summary(run)
-    if summary is None:
-        raise RunError(f"{run} holds no finished run; finish it with tslm train")
-    corpus = summary["corpus"]["name"]
-    kept = folder / (place or f"{corpus}/{run.name.removeprefix(f'{corpus}-')}")
-    for name in (SUMMARY, RECIPE, METRICS):
-        if (run / name).exists():
-            write_text(kept / name, (run / name).read_text(encoding="utf-8"))
-    return kept
 
 
 def make_markdown(folder: Path) -> str:
     """Return the table of all runs as Markdown."""
-    lines = [
-        "| corpus | model | size | parameters | valid | test | paper's test | training |",
-        "|---|---|---|--:|--:|--:|--:|--:|",
-    ]
+    header = ["corpus", "model", "size", "parameters", "valid", "test", "paper's test", "training"]
+    rows: list[list[str]] = []
     for corpus, run, summary in collect(folder):
         paper = TABLE_2.get(corpus, {}).get(run.split("-seed")[0])
-        cells = [
-            corpus,
-            run,
-            _size(summary["recipe"]["model"]),
-            f"{summary['parameters']:,}",
-            show_number(summary["valid"]["perplexity"]),
-            f"**{show_number(summary['test']['perplexity'])}**",
-            f"{paper.test}" if paper is not None and paper.test is not None else "–",
-            show_duration(summary["seconds"]) if "seconds" in summary else "–",
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append(
+            [
+                corpus,
+                run,
+                _size(summary["recipe"]["model"]),
+                f"{summary['parameters']:,}",
+                show_number(summary["valid"]["perplexity"]),
+                f"**{show_number(summary['test']['perplexity'])}**",
+                f"{paper.test}" if paper is not None and paper.test is not None else "–",
+                show_duration(summary["seconds"]) if "seconds" in summary else "–",
+            ]
+        )
+    return markdown_table(header, rows)
 
 
 def make_trials(folder: Path) -> str:
     """Return the trials of ``folder/tuning/<corpus>/<trial>``, among which validation chose, as a Markdown table."""
-    lines = [
-        "| corpus | cell | trial | size | epochs | learning rate | objective | train, with dropout | valid |",
-        "|---|---|---|---|--:|--:|---|--:|--:|",
-    ]
+    header = ["corpus", "cell", "trial", "size", "epochs", "learning rate", "objective"]
+    header += ["train, with dropout", "valid"]
+    rows: list[list[str]] = []
     for path in sorted(folder.glob("tuning/*/*/summary.json")):
         summary = read_summary(path.parent) or {}
         recipe = summary["recipe"]
         train, objective = recipe["train"], recipe["objective"]
         epochs = [entry for entry in read_metrics(path.parent) if "epoch" in entry]
-        cells = [
-            summary["corpus"]["name"],
-            recipe["model"]["cell"],
-            path.parent.name,
-            _size(recipe["model"]),
-            str(train["epochs"]),
-            str(train["learning_rate"]),
-            f"{objective['frequent']} + {objective['sampled']}",
-            show_number(epochs[-1]["train_perplexity"]) if epochs else "–",
-            show_number(summary["valid"]["perplexity"]),
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        rows.append(
+            [
+                summary["corpus"]["name"],
+                recipe["model"]["cell"],
+                path.parent.name,
+                _size(recipe["model"]),
+                str(train["epochs"]),
+                str(train["learning_rate"]),
+                f"{objective['frequent']} + {objective['sampled']}",
+                show_number(epochs[-1]["train_perplexity"]) if epochs else "–",
+                show_number(summary["valid"]["perplexity"]),
+            ]
+        )
+    return markdown_table(header, rows)
 
 
 def update(document: Path, table: str) -> str:
@@ -116,10 +104,21 @@ def _size(model: dict[str, Any]) -> str:
     return f"order {model['order']}" if "order" in model else "–"
 
 
-if __name__ == "__main__":
-    results, root = Path(sys.argv[1]), Path(sys.argv[2])
-    for run in sys.argv[3:]:
-        keep(Path(run), results)
+def write_documents(results: Path, root: Path) -> None:
+    """Make every table and report of the documents below ``root`` anew."""
     tables = {"README.md": make_markdown, "docs/log.md": make_trials, "docs/findings.md": make_claims}
     for document, make in tables.items():
         write_text(root / document, update(root / document, make(results)))
+    for what, corpus in expand("all"):
+        try:
+            made = report(what, corpus, None, results)
+        except CorpusError as error:
+            print(f"{what} stays as it is: {error}", file=sys.stderr)
+            continue
+        write_report(made, root / "docs" / "reproduced", html=False)
+
+
+if __name__ == "__main__":
+    for folder in sys.argv[3:]:
+        keep(Path(folder), Path(sys.argv[1]))
+    write_documents(Path(sys.argv[1]), Path(sys.argv[2]))

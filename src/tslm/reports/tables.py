@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +13,16 @@ from rich.table import Table
 def show_number(value: float | None, digits: int = 2) -> str:
     """Return a perplexity as text; what JSON could not hold was infinite."""
     return "∞" if value is None or math.isinf(value) else f"{value:.{digits}f}"
+
+
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table of plain texts; columns in which every text begins like a number stand to the right."""
+    numbers = [
+        bool(rows) and all(row[place].lstrip("*")[:1] in "0123456789–-+" for row in rows)
+        for place in range(len(header))
+    ]
+    lines = [header, ["--:" if number else "---" for number in numbers], *rows]
+    return "\n".join("| " + " | ".join(cell.replace("<", "&lt;") for cell in line) + " |" for line in lines)
 
 
 def show_duration(seconds: float) -> str:

@@ -114,6 +114,23 @@ def write_summary(folder: Path, summary: Mapping[str, Any]) -> None:
     write_text(folder / SUMMARY, to_json(dict(summary), indent=2) + "\n")
 
 
+def keep(run: Path, folder: Path, place: str | None = None) -> Path:
+    """Copy what tells of a finished run, not its weights, to ``folder/<place>``.
+
+    By default that is ``<corpus>/<run>``, or ``tuning/<corpus>/<run>`` for a trial, which has not read the test split.
+    """
+    summary = read_summary(run)
+    if summary is None:
+        raise RunError(f"{run} holds no finished run; finish it with tslm train")
+    corpus = summary["corpus"]["name"]
+    name = f"{corpus}/{run.name.removeprefix(f'{corpus}-')}"
+    kept = folder / (place or (name if "test" in summary else f"tuning/{name}"))
+    for file in (SUMMARY, RECIPE, METRICS):
+        if (run / file).exists():
+            write_text(kept / file, (run / file).read_text(encoding="utf-8"))
+    return kept
+
+
 class Metrics:
     """``metrics.jsonl``: one JSON object per line, appended as the run goes."""
 

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import os
 import queue
-import re
 import subprocess
 import sys
 import threading
 import time
 import tomllib
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tslm.errors import RecipeError
 from tslm.training.folder import RECIPE
 
 GRACE = 10.0
@@ -58,25 +57,6 @@ class Job:
             return int(recipe["train"]["threads"])
         except (OSError, ValueError, KeyError, TypeError):  # not begun, or for the run itself to complain of
             return None
-
-
-def read_duration(text: str) -> float:
-    """Return the seconds of ``2h``, ``90m``, ``1h30m``, ``45s``, or of a plain number of minutes.
-
-    Raises:
-        RecipeError: the text says no duration.
-    """
-    found = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", text.strip())
-    if text.strip() and found:
-        hours, minutes, seconds = (float(part or 0) for part in found.groups())
-        return 3600 * hours + 60 * minutes + seconds
-    try:
-        minutes = float(text)
-    except ValueError:
-        minutes = -1.0
-    if not 0 <= minutes < 1e6:
-        raise RecipeError(f"{text!r} is no duration; write 2h, 90m, 1h30m, 45s, or a number of minutes")
-    return 60 * minutes
 
 
 def run_queue(
@@ -146,12 +126,12 @@ def _run(
     job.folder.mkdir(parents=True, exist_ok=True)
     # One pool of threads per run: waiting for one another's cores costs more than a second core brings.
     environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
-    with (job.folder / LOG).open("a", encoding="utf-8") as file:
+    with (job.folder / LOG).open("a", encoding="utf-8") if quiet else nullcontext() as file:
         process = subprocess.Popen(  # noqa: S603
             job.command(threads),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=file if quiet else None,
+            stderr=file,
             env=environment,
             # Ctrl-C in a terminal reaches a whole group, and a run takes a second signal as a wish to stop unsaved.
             process_group=0,
