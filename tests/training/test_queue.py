@@ -5,12 +5,13 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 
 import pytest
 
 from tslm.training import queue
 from tslm.training.checkpoint import STATE
-from tslm.training.folder import read_summary
+from tslm.training.folder import locked, read_summary
 from tslm.training.queue import Job, run_queue
 from tslm.training.recipe import read_recipe, write_recipe
 
@@ -94,6 +95,28 @@ def test_a_run_goes_on_with_the_threads_it_was_begun_with(recipes) -> None:
     (folder / STATE).write_bytes(b"")
     for threads in (None, 2):
         assert run_queue([job], budget=300.0, threads=threads) == {folder: "done"}
+
+
+def test_a_run_that_another_process_trains_is_waited_for(recipes) -> None:
+    job = Job(str(recipes / "counted.toml"), recipes / "run")
+    held = ExitStack()
+    held.enter_context(locked(job.folder))
+    told: list[str] = []
+
+    def tell(line: str) -> None:
+        told.append(line)
+        if "waiting" in line:
+            held.close()
+
+    assert run_queue([job], budget=300.0, tell=tell) == {job.folder: "done"}
+    assert told[0] == f"{job.folder}: another process trains it; waiting for that"
+
+
+def test_waiting_for_another_process_ends_with_the_budget(recipes, monkeypatch) -> None:
+    monkeypatch.setattr(queue, "GRACE", 0.1)
+    job = Job(str(recipes / "counted.toml"), recipes / "run")
+    with locked(job.folder):
+        assert run_queue([job], budget=1.5) == {job.folder: "left"}
 
 
 def test_nothing_begins_without_a_budget(recipes) -> None:

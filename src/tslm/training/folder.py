@@ -44,6 +44,19 @@ def locked(folder: Path) -> Generator[None, None, None]:
         lock.release()
 
 
+def in_use(folder: Path) -> bool:
+    """Tell whether another process is training in the folder."""
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return True
+    except OSError:  # no folder yet, or one for the run itself to complain of
+        return False
+    lock.release()
+    return False
+
+
 def prepare(folder: Path, recipe: Recipe, vocabulary: Vocabulary) -> None:
     """Write recipe and vocabulary, or check that the folder holds a run of the very same recipe."""
     path = folder / RECIPE

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tslm.training.folder import RECIPE
+from tslm.training.folder import RECIPE, in_use
 
 GRACE = 10.0
 """Seconds that a run has for saving its state once it is asked to stop."""
@@ -92,6 +92,11 @@ def run_queue(
                 job = waiting.get_nowait()
             except queue.Empty:
                 return
+            if in_use(job.folder):  # as when the queue before this one was killed, and its run lived on
+                tell(f"{job.folder}: another process trains it; waiting for that")
+                while in_use(job.folder):
+                    if time.monotonic() > deadline - 2 * GRACE or stopping.wait(1.0):
+                        return
             tell(f"{job.folder}: begins, or goes on where it was")
             try:
                 outcome = _run(job, deadline, stopping, threads, quiet=workers > 1)
