@@ -127,10 +127,11 @@ def test_nothing_begins_without_a_budget(recipes) -> None:
 
 def test_ctrl_c_in_a_terminal_lets_the_run_save_its_state(recipes) -> None:
     script = """
+import signal
 import sys
 from pathlib import Path
-from tslm.training.recipe import read_recipe, write_recipe
 from tslm.training.queue import Job, run_queue
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test run in the background has it ignored
 run_queue([Job(sys.argv[1], Path(sys.argv[2]), ("train.threads=1",))], budget=600.0, tell=lambda line: None)
 """
     queued = subprocess.Popen(
