@@ -21,6 +21,7 @@ RECIPE = "recipe.toml"
 VOCABULARY = "vocabulary.txt"
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
+LOCK = ".lock"
 
 
 @contextmanager
@@ -28,7 +29,7 @@ def locked(folder: Path) -> Generator[None, None, None]:
     """Make the folder and keep other processes from training in it. The lock ends with the process, however it ends."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / ".lock")
+        lock = FileLock(folder / LOCK)
         lock.acquire(timeout=0)
     except Timeout:
         raise RunError(
@@ -46,7 +47,7 @@ def locked(folder: Path) -> Generator[None, None, None]:
 
 def in_use(folder: Path) -> bool:
     """Tell whether another process is training in the folder."""
-    lock = FileLock(folder / ".lock")
+    lock = FileLock(folder / LOCK)
     try:
         lock.acquire(timeout=0)
     except Timeout:
