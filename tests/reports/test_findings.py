@@ -2,7 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from tslm.reports.findings import judge_length, judge_pair, judge_paper, judge_rank, make_claims
+from tslm.reports.findings import (
+    judge_length,
+    judge_pair,
+    judge_paper,
+    judge_rank,
+    judge_rank_alone,
+    make_claims,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +51,8 @@ def test_saturation_means_no_gain_beyond_the_papers_best() -> None:
     worse = judge_rank({"tslm": {128: 99.0, 256: 100.0, 512: 103.0}}, 256)
     assert worse.verdict == "holds"
     assert "from r = 128, +3.0%" in worse.evidence, "flat before the paper's best, and said so"
+    alone = judge_rank_alone({"tslm": {128: 120.0, 256: 100.0, 512: 90.0}}, 256)
+    assert (alone.claim, alone.verdict) == ("r = m is enough, m = 256 given", "does not hold")
 
 
 def test_claims_without_runs_are_listed_once(tmp_path) -> None:

@@ -70,15 +70,18 @@ def test_the_three_cells_are_trained_alike() -> None:
 def test_every_point_of_a_figure_has_the_same_budget() -> None:
     lengths, ranks = plan("figure4"), plan("figure5")
     assert len(lengths) == len(LENGTHS) * 2 * 3
-    assert len(ranks) == len(RANKS) * 3
+    assert len(ranks) == (len(RANKS) + 2) * 3
     for run in lengths:
         train = read_recipe(Path(run.recipe), run.overrides).train
         assert train is not None
-        assert (train.window, train.state, train.test) == (run.value, run.reading, False)
+        assert (train.window, train.state, train.test) == (run.value, *run.readings, False)
         assert train.window * train.batch == pytest.approx(1400, rel=0.02)
     for run in ranks:
         model = read_recipe(Path(run.recipe), run.overrides).model
-        assert (model.rank, model.embedding) == (run.value, run.value)
+        assert model.rank == run.value
+        assert ("r = m" in run.readings) == (model.rank == model.embedding)
+        assert ("m = 256" in run.readings) <= (model.embedding == 256)
+    assert {run.value for run in ranks if "m = 256" in run.readings} == {128, 256, 512}
     assert len({run.job(Path("runs")).folder for run in (*lengths, *ranks, *plan("table2"))}) == len(
         [*lengths, *ranks, *plan("table2")]
     )
@@ -186,7 +189,7 @@ def test_only_takes_rows_and_cells_alone(tmp_path, capsys) -> None:
 def test_figures_take_the_window_for_the_reset_reading(tmp_path) -> None:
     for run in plan("figure4"):
         if run.row == "tslm":
-            windows = {"valid_windows": 200.0 + run.value} if run.reading == "reset" else {}
+            windows = {"valid_windows": 200.0 + run.value} if run.readings == ("reset",) else {}
             put(tmp_path / run.place, run, 100.0 + run.value, **windows)
     made = report("figure4", "ptb", tmp_path / "runs", tmp_path)
     rows = {row[0]: dict(zip(made.header, row, strict=True)) for row in made.rows}
@@ -202,7 +205,21 @@ def test_figure_5_is_drawn_even_without_runs(tmp_path) -> None:
     made = report("figure5", "ptb", tmp_path, None)
     assert made.svg.startswith("<svg")
     assert made.svg == report("figure5", "ptb", tmp_path, None).svg, "the same figure is the same file"
-    assert all(set(row[1:]) == {"–"} for row in made.rows)
+    assert all("–" in row for row in made.rows)
+    assert all(set(row[1:]) <= {"–", ""} for row in made.rows)
+
+
+def test_the_point_where_r_is_m_belongs_to_both_curves_of_figure_5(tmp_path) -> None:
+    for run in plan("figure5"):
+        if run.row == "rnn":
+            put(tmp_path / run.place, run, 100.0 + run.value + ("of" in run.place))
+    made = report("figure5", "ptb", tmp_path / "runs", tmp_path)
+    rows = {row[0]: dict(zip(made.header, row, strict=True)) for row in made.rows}
+    assert rows["RNN, r = m"]["r = 256"] == rows["RNN, m = 256"]["r = 256"] == "361.00"
+    assert rows["RNN, r = m"]["r = 512"] == "617.00"
+    assert rows["RNN, m = 256"]["r = 512"] == "618.00"
+    assert rows["RNN, m = 256"]["r = 16"] == "", "a point nobody plans is not one that is not run"
+    assert rows["LSTM, m = 256"]["r = 128"] == "–"
 
 
 def test_the_command_without_a_budget_reports_what_is_there(tmp_path, capsys) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tslm.reports.paper import FIGURE_4, FIGURE_5, TABLE_2
-from tslm.reports.plan import CELLS, READINGS, plan
+from tslm.reports.plan import CELLS, READINGS, plan, rank_readings
 from tslm.reports.reproduce import find_summary, measured, perplexity_of
 from tslm.reports.tables import markdown_table, show_number
 
@@ -28,7 +28,7 @@ def find_all(corpus: str, results: Path) -> list[Finding]:
     """Return every claim with its verdict."""
     tests = read_tests(corpus, results)
     lengths = {reading: read_curves("figure4", corpus, results, reading) for reading in READINGS}
-    ranks = read_curves("figure5", corpus, results)
+    equal, fixed = (read_curves("figure5", corpus, results, reading) for reading in rank_readings(corpus))
     return [
         *(judge_pair(tests, "tslm", other, corpus) for other in ("rnn", "lstm")),
         judge_pair(tests, "tslm-mos", "rnn-mos", corpus),
@@ -36,7 +36,8 @@ def find_all(corpus: str, results: Path) -> list[Finding]:
         judge_paper(tests, "tslm", corpus),
         judge_paper(tests, "tslm-mos", corpus),
         *(judge_length(curves, reading, FIGURE_4[corpus]) for reading, curves in lengths.items()),
-        judge_rank(ranks, FIGURE_5[corpus]),
+        judge_rank(equal, FIGURE_5[corpus]),
+        judge_rank_alone(fixed, FIGURE_5[corpus]),
     ]
 
 
@@ -50,12 +51,12 @@ def read_tests(corpus: str, results: Path) -> dict[str, list[float]]:
     return tests
 
 
-def read_curves(what: str, corpus: str, results: Path, reading: str = "") -> dict[str, dict[int, float]]:
+def read_curves(what: str, corpus: str, results: Path, reading: str) -> dict[str, dict[int, float]]:
     """Return cell → size → validation perplexity of a figure."""
     curves: dict[str, dict[int, float]] = {cell: {} for cell in CELLS}
     for run in plan(what, corpus):
         summary = find_summary(run, None, results)
-        if summary is not None and run.reading == reading:
+        if summary is not None and reading in run.readings:
             curves[run.row][run.value] = measured(summary)
     return curves
 
@@ -98,8 +99,13 @@ def judge_length(curves: Mapping[str, Mapping[int, float]], reading: str, best: 
 
 
 def judge_rank(curves: Mapping[str, Mapping[int, float]], best: int) -> Finding:
-    """Figure 5. Judge whether a rank beyond the paper's best brings anything."""
-    return _judge_saturation(f"rank r = {best} is enough", curves, best, "r")
+    """Figure 5. Judge whether a rank beyond the paper's best brings anything, with r = m."""
+    return _judge_saturation(f"r = m = {best} is enough", curves, best, "r")
+
+
+def judge_rank_alone(curves: Mapping[str, Mapping[int, float]], size: int) -> Finding:
+    """Figure 5. Judge whether a rank beyond the size of the word vectors brings anything."""
+    return _judge_saturation(f"r = m is enough, m = {size} given", curves, size, "r")
 
 
 def _judge_saturation(

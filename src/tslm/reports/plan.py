@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tslm.errors import RecipeError, nearest
-from tslm.reports.paper import FIGURE_4, TABLE_2
+from tslm.reports.paper import FIGURE_4, FIGURE_5, TABLE_2
 from tslm.training.queue import Job
 
 CELLS = ("tslm", "rnn", "lstm")
 LENGTHS = (5, 15, 30, 60)
 """n of Figure 4, beside the one that the paper finds best."""
 RANKS = (16, 32, 64, 128, 256, 512)
-"""r of Figure 5."""
+"""r of Figure 5, with r = m."""
 READINGS = ("carried", "reset")
 """Carried, n only limits back-propagation; started anew every n words, n is the order of the tensor."""
 REPEATED = ("tslm", "lstm", "rnn")
@@ -45,7 +45,8 @@ class Run:
     overrides: tuple[str, ...] = ()
     value: int = 0
     """n or r, for a figure."""
-    reading: str = ""
+    readings: tuple[str, ...] = ()
+    """The curves of a figure that it is a point of."""
 
     def job(self, runs: Path) -> Job:
         """Return it as a job; the rows of Table 2 live where ``tslm train`` puts them."""
@@ -107,7 +108,7 @@ def plan_figure4(corpus: str) -> list[Run]:
                 f'train.state="{reading}"',
             ),
             n,
-            reading,
+            (reading,),
         )
         for n in _outside_in(tuple(sorted({*LENGTHS, FIGURE_4[corpus]})))
         for reading in READINGS
@@ -116,18 +117,28 @@ def plan_figure4(corpus: str) -> list[Run]:
 
 
 def plan_figure5(corpus: str) -> list[Run]:
-    """Figure 5. Return one short run per cell and rank r, with r = m as in the paper."""
+    """Figure 5. Return one short run per cell and rank r: with r = m as in the paper, and around its best m."""
+    best = FIGURE_5[corpus]
+    equal, fixed = rank_readings(corpus)
+    sizes = [(r, r, (equal, fixed) if r == best else (equal,)) for r in _outside_in(RANKS)]
+    sizes += [(r, best, (fixed,)) for r in (2 * best, best // 2)]
     return [
         Run(
             cell,
             f"{corpus}/{cell}",
-            f"figure-5/{corpus}/{cell}-{r}",
-            (*SHORT, f"model.rank={r}", f"model.embedding={r}"),
+            f"figure-5/{corpus}/{cell}-{r}" + ("" if r == m else f"-of-{m}"),
+            (*SHORT, f"model.rank={r}", f"model.embedding={m}"),
             r,
+            readings,
         )
-        for r in _outside_in(RANKS)
+        for r, m, readings in sizes
         for cell in CELLS
     ]
+
+
+def rank_readings(corpus: str) -> tuple[str, str]:
+    """Figure 5. Name its curves: r and m growing together, and r alone."""
+    return "r = m", f"m = {FIGURE_5[corpus]}"
 
 
 def _outside_in(values: tuple[int, ...]) -> list[int]:

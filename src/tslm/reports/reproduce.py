@@ -15,8 +15,8 @@ from tslm.errors import RecipeError
 from tslm.reports.document import Report
 from tslm.reports.page import read_metrics
 from tslm.reports.paper import FIGURE_4, FIGURE_5, TABLE_1, TABLE_2
-from tslm.reports.plan import CELLS, CITED, READINGS, Run, plan
-from tslm.reports.sweep import Curve, draw_sweep
+from tslm.reports.plan import CELLS, CITED, READINGS, Run, plan, rank_readings
+from tslm.reports.sweep import Curve, draw_sweep, show_reading
 from tslm.reports.tables import show_duration, show_number
 from tslm.training.folder import RECIPE, keep, read_summary
 from tslm.training.recipe import Recipe, make_recipe, read_recipe
@@ -207,7 +207,7 @@ def report_figure(what: str, corpus: str, found: Sequence[tuple[Run, dict[str, A
     """Figure 4, Figure 5. Validation perplexity against n or r, a curve per cell (and reading)."""
     is_length = what == "figure4"
     letter, best = ("n", FIGURE_4[corpus]) if is_length else ("r", FIGURE_5[corpus])
-    readings = READINGS if is_length else ("",)
+    readings = READINGS if is_length else rank_readings(corpus)
     curves = [
         Curve(
             cell,
@@ -215,17 +215,20 @@ def report_figure(what: str, corpus: str, found: Sequence[tuple[Run, dict[str, A
             [
                 (run.value, measured(summary))
                 for run, summary in sorted(found, key=lambda pair: pair[0].value)
-                if summary is not None and (run.row, run.reading) == (cell, reading)
+                if summary is not None and run.row == cell and reading in run.readings
             ],
         )
         for reading in readings
         for cell in CELLS
     ]
     values = sorted({run.value for run, _ in found})
+    planned = {(reading, run.value): NOT_RUN for run, _ in found for reading in run.readings}
     rows = [
-        [f"{curve.cell.upper()}{f', state {curve.reading}' if curve.reading else ''}"]
+        [f"{curve.cell.upper()}, {show_reading(curve.reading)}"]
         + [
-            show_number(dict(curve.points)[value]) if value in dict(curve.points) else NOT_RUN
+            show_number(dict(curve.points)[value])
+            if value in dict(curve.points)
+            else planned.get((curve.reading, value), "")
             for value in values
         ]
         for curve in curves
@@ -241,6 +244,10 @@ def report_figure(what: str, corpus: str, found: Sequence[tuple[Run, dict[str, A
             "State carried: n only limits back-propagation, and the state is carried in the measurement too. "
             "State reset: n is the order of the tensor, in training and in the measurement."
         )
+    else:
+        notes.append(
+            f"r = m: rank and word vectors grow together, as in the paper. m = {best}: the rank grows alone."
+        )
     if missing:
         notes.append(f"{missing} of {len(found)} points are not run yet.")
     return Report(
@@ -251,7 +258,7 @@ def report_figure(what: str, corpus: str, found: Sequence[tuple[Run, dict[str, A
         notes,
         svg=draw_sweep(curves, letter, best),
         data=[
-            {"cell": curve.cell, "reading": curve.reading or None, letter: x, "valid": y}
+            {"cell": curve.cell, "reading": curve.reading, letter: x, "valid": y}
             for curve in curves
             for x, y in curve.points
         ],

@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
 from tslm.reports.curves import COLOURS, GREY, to_svg
+from tslm.reports.plan import READINGS
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,13 @@ class Curve:
 
     cell: str
     reading: str
-    """``carried`` or ``reset`` for Figure 4, nothing for Figure 5."""
+    """The panel that it stands in: ``carried`` or ``reset`` for Figure 4, ``r = m`` or ``m = …`` for Figure 5."""
     points: list[tuple[int, float]]
+
+
+def show_reading(reading: str) -> str:
+    """Figure 4, Figure 5. Return what to call a reading beside its curves."""
+    return f"state {reading}" if reading in READINGS else reading
 
 
 def draw_sweep(curves: Sequence[Curve], letter: str, best: int) -> str:
@@ -32,7 +38,8 @@ def draw_sweep(curves: Sequence[Curve], letter: str, best: int) -> str:
     readings = list(dict.fromkeys(curve.reading for curve in curves))
     cells = list(dict.fromkeys(curve.cell for curve in curves))
     figure = Figure(figsize=(5.6 * len(readings) + 0.6, 4.2), layout="constrained")
-    panels = figure.subplots(1, len(readings), sharey=True, squeeze=False)[0]
+    # The panels of Figure 5 span different ranks: on one scale the second would be a line.
+    panels = figure.subplots(1, len(readings), sharey=letter == "n", squeeze=False)[0]
     values = sorted({x for curve in curves for x, _ in curve.points})
     for panel, reading in zip(panels, readings, strict=True):
         for curve in curves:
@@ -52,7 +59,6 @@ def draw_sweep(curves: Sequence[Curve], letter: str, best: int) -> str:
             panel.xaxis.set_major_formatter(ScalarFormatter())
             panel.legend()
         panel.set_xlabel(letter)
-        if reading:
-            panel.set_title(f"state {reading}")
+        panel.set_title(show_reading(reading))
     panels[0].set_ylabel("validation perplexity")
     return to_svg(figure)
