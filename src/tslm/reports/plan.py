@@ -137,7 +137,7 @@ def plan_figure5(corpus: str) -> list[Run]:
 
 
 def rank_readings(corpus: str) -> tuple[str, str]:
-    """Figure 5. Name its curves: r and m growing together, and r alone."""
+    """Return the names of the rank's curves: r and m growing together, and r alone."""
     return "r = m", f"m = {FIGURE_5[corpus]}"
 
 

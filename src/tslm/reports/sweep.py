@@ -23,7 +23,7 @@ class Curve:
 
 
 def show_reading(reading: str) -> str:
-    """Figure 4, Figure 5. Return what to call a reading beside its curves."""
+    """Return what to call a reading beside its curves."""
     return f"state {reading}" if reading in READINGS else reading
 
 
