@@ -28,7 +28,7 @@ format: $(READY)
 	@$(BIN)/ruff check --fix .
 
 results: $(READY)
-	@$(BIN)/python -m tslm.reports.results results .
+	@$(BIN)/python tools/results.py results .
 
 clean:
 	rm -rf .venv demo dist .pytest_cache .ruff_cache

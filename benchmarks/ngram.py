@@ -43,7 +43,7 @@ def best_of(repeats: int, action: Callable[[], object]) -> float:
 
 
 def fit(corpus: Any, order: int = 5, **options: Any) -> Any:
-    from tslm.models.kneser_ney import KneserNey, KneserNeyConfig
+    from tslm.models.ngram.smoothed import KneserNey, KneserNeyConfig
 
     return KneserNey.fit(KneserNeyConfig(order=order, **options), corpus)
 
@@ -83,8 +83,8 @@ def estimate(name: str) -> dict[str, Any]:
 def grow() -> dict[str, float]:
     """Estimation of 1 to 8 copies' worth of generated text."""
     from spill import EOS, VOCABULARY, generate
-    from tslm.models.counting import count_ngrams
-    from tslm.models.kneser_ney import KneserNeyConfig, smooth
+    from tslm.models.ngram.counting import count_ngrams
+    from tslm.models.ngram.smoothed import KneserNeyConfig, smooth
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ids"
@@ -107,8 +107,8 @@ def query() -> dict[str, Any]:
 
     from tslm.corpus.sources import open_corpus
     from tslm.interop.arpa import export_arpa
-    from tslm.models.blanks import parse_pattern
-    from tslm.models.kneser_ney import KneserNey, KneserNeyConfig
+    from tslm.models.ngram.blanks import parse_pattern
+    from tslm.models.ngram.smoothed import KneserNey, KneserNeyConfig
 
     corpus = open_corpus("ptb")
     model = fit(corpus)

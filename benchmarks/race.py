@@ -24,10 +24,10 @@ from torch import Tensor, nn
 
 from report import machine, write_results
 from tslm.corpus.sources import Corpus, open_corpus
+from tslm.runs.recipe import make_recipe
+from tslm.runs.run import train
 from tslm.training.checkpoint import Position
-from tslm.training.progress import Watcher
-from tslm.training.recipe import make_recipe
-from tslm.training.run import train
+from tslm.training.watcher import Watcher
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "ptb"
 

@@ -28,7 +28,7 @@ from rich.table import Table
 import tslm
 from tslm.corpus.vocabulary import EOS, UNK, Vocabulary
 from tslm.inference.score import read_lines, score_lines
-from tslm.models.recurrent import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 
 RANK, WORDS = 256, 10_000
 RESULTS = Path(__file__).parent / "results" / "score.json"
@@ -78,7 +78,7 @@ def measure_memory(megabytes: int) -> float:
 
 def child(megabytes: int) -> None:
     """Score a generated file with a model that costs next to nothing, so that the reading is what is measured."""
-    from tslm.models.unigram import Unigram
+    from tslm.models.ngram.unigram import Unigram
 
     vocabulary = Vocabulary((EOS, UNK, *(f"w{number}" for number in range(WORDS - 2))))
     model = Unigram(vocabulary, torch.full((WORDS,), -np.log(WORDS), dtype=torch.float64))

@@ -77,10 +77,10 @@ def fresh_run(folder: Path) -> str:
     """Write a run folder of an untrained model: the cost of an answer does not depend on what was learnt."""
     from tslm.corpus.sources import CorpusConfig
     from tslm.corpus.vocabulary import EOS, UNK, Vocabulary
-    from tslm.models.recurrent import RecurrentConfig, RecurrentModel
-    from tslm.training.folder import prepare
+    from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+    from tslm.runs.folder import prepare_folder
+    from tslm.runs.recipe import Recipe, TrainConfig
     from tslm.training.objective import ObjectiveConfig
-    from tslm.training.recipe import Recipe, TrainConfig
 
     config = RecurrentConfig(rank=64, embedding=64, variant="bounded")
     recipe = Recipe(
@@ -92,7 +92,7 @@ def fresh_run(folder: Path) -> str:
     )
     vocabulary = Vocabulary((EOS, UNK, *(f"w{number}" for number in range(1998))))
     folder.mkdir()
-    prepare(folder, recipe, vocabulary)
+    prepare_folder(folder, recipe, vocabulary)
     RecurrentModel(config, vocabulary).save(folder)
     return str(folder)
 

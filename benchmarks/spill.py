@@ -44,7 +44,7 @@ def generate(path: Path, tokens: int, seed: int = 0) -> None:
 
 def count(path: Path, memory_gib: float) -> dict[str, float]:
     """Count a generated corpus on disk."""
-    from tslm.models.counting import count_ngrams
+    from tslm.models.ngram.counting import count_ngrams
 
     ids = np.memmap(path, np.int32, "r")
     start = time.perf_counter()
@@ -58,7 +58,7 @@ def count(path: Path, memory_gib: float) -> dict[str, float]:
 
 def group_with_duckdb(path: Path, memory_gib: float) -> dict[str, float]:
     """Only the sorting and grouping of the windows, as count_ngrams does it."""
-    from tslm.models.spill import _sort_windows
+    from tslm.models.ngram.spill import _sort_windows
 
     ids = np.memmap(path, np.int32, "r")
     with tempfile.TemporaryDirectory() as folder:
@@ -74,7 +74,7 @@ def group_with_polars(path: Path, memory_gib: float) -> dict[str, float]:
     del memory_gib  # Polars takes no limit
     import polars
 
-    from tslm.models.spill import _make_windows
+    from tslm.models.ngram.spill import _make_windows
 
     ids = np.memmap(path, np.int32, "r")
     with tempfile.TemporaryDirectory() as folder:

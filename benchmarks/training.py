@@ -21,7 +21,7 @@ from rich.table import Table
 from report import machine, write_results
 from training_memory import STEPS, measure_peak
 from training_work import LOSSES, Window, Work, make_loss, make_plain_step, make_training, recur, scan
-from tslm.models import kernel
+from tslm.models.recurrent import kernel
 
 console = Console()
 COMPILER = shutil.which(os.environ.get("CXX", "g++")) is not None

@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from tslm.corpus.vocabulary import Vocabulary
-from tslm.models.recurrence import multiplicative_scan
-from tslm.models.recurrent import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.scan import multiplicative_scan
 from tslm.training.objective import Objective, ObjectiveConfig
 
 Work = Callable[[], Any]

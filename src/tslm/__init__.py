@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from tslm.errors import TslmError
     from tslm.evaluation.perplexity import Perplexity, evaluate
     from tslm.models.base import LanguageModel
-    from tslm.training.recipe import Recipe, read_recipe
-    from tslm.training.run import load, train
+    from tslm.runs.recipe import Recipe, read_recipe
+    from tslm.runs.run import load, train
 
 __version__ = "0.1.0"
 
@@ -28,14 +28,14 @@ _HOMES = {
     "CorpusConfig": "tslm.corpus.sources",
     "LanguageModel": "tslm.models.base",
     "Perplexity": "tslm.evaluation.perplexity",
-    "Recipe": "tslm.training.recipe",
+    "Recipe": "tslm.runs.recipe",
     "TslmError": "tslm.errors",
     "Vocabulary": "tslm.corpus.vocabulary",
     "evaluate": "tslm.evaluation.perplexity",
-    "load": "tslm.training.run",
+    "load": "tslm.runs.run",
     "open_corpus": "tslm.corpus.sources",
-    "read_recipe": "tslm.training.recipe",
-    "train": "tslm.training.run",
+    "read_recipe": "tslm.runs.recipe",
+    "train": "tslm.runs.run",
 }
 
 __all__ = [

@@ -49,6 +49,25 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
+def check_folder(folder: Path) -> None:
+    """Raise a TslmError where ``folder`` is not a folder and cannot become one.
+
+    Raises:
+        TslmError: it, or a part of its path, is a file; or its name is no name for a folder.
+    """
+    for path in (folder, *folder.parents):
+        try:
+            if path.is_dir():
+                return
+            taken = path.exists()
+        except OSError as error:
+            raise TslmError(
+                f"{folder} cannot be a folder: {error.strerror}; choose another folder"
+            ) from error
+        if taken:
+            raise TslmError(f"{path} is a file, not a folder; choose another folder")
+
+
 def to_json(value: Any, indent: int | None = None) -> str:
     """Return plain values as JSON; what is not finite, which JSON cannot say, becomes null."""
     return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tslm.corpus.cache import hash_file, locked, prepare
+from tslm.cache import hash_file, waiting_lock
 from tslm.corpus.sources import open_corpus
+from tslm.corpus.store import prepare_corpus
 from tslm.errors import CorpusError
 
 SOURCE = str(Path(__file__).resolve().parent.parent.parent / "src")
@@ -62,13 +63,13 @@ def test_a_prepared_folder_is_not_written_again(cache: Path):
         (folder / "data").write_bytes(b"12345")
         (folder / "corpus.json").write_text(json.dumps({"bytes": {"data": 5}}))
 
-    first = prepare({"a": 1}, write)
-    assert prepare({"a": 1}, write) == first
+    first = prepare_corpus({"a": 1}, write)
+    assert prepare_corpus({"a": 1}, write) == first
     assert len(calls) == 1
-    assert prepare({"a": 2}, write) != first
+    assert prepare_corpus({"a": 2}, write) != first
     # A folder that lost data is made anew.
     (first / "data").write_bytes(b"123")
-    assert prepare({"a": 1}, write) == first
+    assert prepare_corpus({"a": 1}, write) == first
     assert (first / "data").read_bytes() == b"12345"
 
 
@@ -84,11 +85,11 @@ def test_what_a_killed_process_leaves_does_no_harm(cache: Path):
     process = start(
         """
         import os, signal
-        from tslm.corpus.cache import prepare
+        from tslm.corpus.store import prepare_corpus
         def write(folder):
             (folder / "data").write_bytes(b"12")
             os.kill(os.getpid(), signal.SIGKILL)
-        prepare({"a": 1}, write)
+        prepare_corpus({"a": 1}, write)
         """
     )
     process.communicate()
@@ -98,7 +99,7 @@ def test_what_a_killed_process_leaves_does_no_harm(cache: Path):
     def write(folder: Path) -> None:
         (folder / "corpus.json").write_text('{"bytes": {}}')
 
-    folder = prepare({"a": 1}, write)
+    folder = prepare_corpus({"a": 1}, write)
     assert [path.name for path in folder.iterdir()] == ["corpus.json"]
     assert list((cache / "corpora").glob(".*")) == []
 
@@ -111,7 +112,7 @@ def test_two_processes_preparing_the_same_corpus_at_once(cache: Path, text: Path
         path.unlink()
     folder.rmdir()
     # Both are held up until each has said that it waits; then they go for the same corpus together.
-    with locked(lock):
+    with waiting_lock(lock):
         processes = [start(OPEN.format(before=""), str(text)) for _ in range(2)]
         for process in processes:
             assert process.stderr is not None

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from tslm.tensors.figures import draw_figure
-from tslm.tensors.sentence import draw_sentence, sentence_network
+from tslm.drawing.figures import draw_figure
+from tslm.drawing.sentence import draw_sentence
+from tslm.tensors.sentence import sentence_network
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)

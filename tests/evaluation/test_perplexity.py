@@ -12,8 +12,8 @@ from tslm.corpus.streams import Columns
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError
 from tslm.evaluation.perplexity import evaluate, evaluate_windows, line_batches
-from tslm.models.recurrent import RecurrentConfig, RecurrentModel, RecurrentState
-from tslm.models.unigram import Unigram, UnigramConfig
+from tslm.models.ngram.unigram import Unigram, UnigramConfig
+from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel, RecurrentState
 
 VOCABULARY = Vocabulary(("a", "<eos>", "b", "c"))
 EOS = VOCABULARY.eos_id

@@ -11,9 +11,9 @@ import tslm
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, SizeLimitError, UnsupportedError
 from tslm.inference.cuts import KEPT
-from tslm.inference.drawing import draw_network
+from tslm.inference.drawing import draw_model
 from tslm.inference.explain import describe_explanation, explain
-from tslm.models.recurrent import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 
 WORDS = ("a", "<eos>", "b", "<unk>")
 
@@ -182,15 +182,15 @@ def test_wrong_sentences_are_refused(runs) -> None:
     with pytest.raises(SizeLimitError, match="201 words"):
         explain(model, "the " * 201)
     with pytest.raises(UnsupportedError, match="not one TSLM layer"):
-        draw_network(model, "the cat")
+        draw_model(model, "the cat")
 
 
 def test_network_is_drawn_with_its_real_sizes(runs) -> None:
-    svg = draw_network(tslm.load(runs["tslm"]), "the <script>alert(1)</script> sat")
+    svg = draw_model(tslm.load(runs["tslm"]), "the <script>alert(1)</script> sat")
     assert "r = 12" in svg
     assert "m = 10" in svg
     assert "<script" not in svg
     with pytest.raises(SizeLimitError):
-        draw_network(tslm.load(runs["tslm"]), "the " * 25)
+        draw_model(tslm.load(runs["tslm"]), "the " * 25)
     with pytest.raises(CorpusError):
-        draw_network(tslm.load(runs["tslm"]), "")
+        draw_model(tslm.load(runs["tslm"]), "")

@@ -6,8 +6,8 @@ import pytest
 import tslm
 from tslm.errors import NumberError
 from tslm.inference.interpolate import open_part, save_mix, tune_linear, tune_mix
-from tslm.models.mixture import Interpolation, InterpolationConfig
-from tslm.training.folder import open_run
+from tslm.models.interpolation import Interpolation, InterpolationConfig
+from tslm.runs.folder import open_run
 
 
 @pytest.fixture(scope="module")

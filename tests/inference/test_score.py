@@ -24,7 +24,7 @@ from tslm.inference.score import (
     score_ids,
     score_lines,
 )
-from tslm.models.recurrent import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 
 LINES = ["the cat sat on the mat", "", "a zebra saw the river", "the dog", "   a man liked a dog ", "<eos>"]
 

@@ -15,9 +15,9 @@ from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, RunError
 from tslm.interop.arpa import export_arpa, import_arpa, import_run
-from tslm.models.backoff import BackoffModel
-from tslm.models.kneser_ney import KneserNey, KneserNeyConfig
-from tslm.training.run import load
+from tslm.models.ngram.backoff import BackoffModel
+from tslm.models.ngram.smoothed import KneserNey, KneserNeyConfig
+from tslm.runs.run import load
 
 FOREIGN = """
 made by another tool

@@ -4,8 +4,8 @@ import pytest
 
 from tslm.errors import RunError
 from tslm.reports.curves import draw_curves
-from tslm.reports.page import make_page, make_table, write_report
-from tslm.training.folder import write_summary
+from tslm.reports.page import make_page, make_table, write_run_page
+from tslm.runs.folder import write_summary
 
 ENTRIES = [
     {"step": 100, "loss": 5.0, "gradient_norm": 0.3, "state_norm": 0.7, "spectral_radius": 1.0},
@@ -30,7 +30,7 @@ def test_texts_are_escaped() -> None:
 
 def test_an_unfinished_run_has_no_report(tmp_path) -> None:
     with pytest.raises(RunError, match="no finished run"):
-        write_report(tmp_path)
+        write_run_page(tmp_path)
 
 
 def test_a_report_shows_perplexities_and_recipe(tmp_path) -> None:
@@ -59,7 +59,7 @@ def test_a_report_shows_perplexities_and_recipe(tmp_path) -> None:
         },
     )
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
-    page = write_report(tmp_path).read_text()
+    page = write_run_page(tmp_path).read_text()
     assert "141.20" in page
     assert "&lt;ptb&gt;" in page
     assert "<svg" in page

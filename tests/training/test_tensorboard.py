@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from tslm.training.checkpoint import Position
-from tslm.training.progress import Watcher
 from tslm.training.tensorboard import TensorBoard
+from tslm.training.watcher import Watcher
 
 
 def test_events_are_written_and_everything_is_passed_on(tmp_path) -> None:

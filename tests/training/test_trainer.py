@@ -16,12 +16,12 @@ from tslm.corpus.sources import open_corpus
 from tslm.corpus.synthetic import AutomatonConfig, write_corpus
 from tslm.errors import RecipeError, RunError, Stopped
 from tslm.evaluation.perplexity import evaluate, evaluate_windows
-from tslm.reports.page import read_metrics, write_report
+from tslm.reports.page import read_metrics, write_run_page
 from tslm.reports.tables import print_summary
+from tslm.runs.folder import locked_run, read_summary
+from tslm.runs.recipe import read_recipe
+from tslm.runs.run import load, train
 from tslm.training import trainer as trainer_module
-from tslm.training.folder import locked, read_summary
-from tslm.training.recipe import read_recipe
-from tslm.training.run import load, train
 
 TIMES = {"seconds", "tokens_per_second", "peak_memory_mb"}
 
@@ -70,8 +70,9 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(
 
 KILLER = """
 import os, signal, sys
-from tslm.training import run, trainer
-from tslm.training.run import train
+from tslm.runs import run
+from tslm.training import trainer
+from tslm.runs.run import train
 recipe, folder, place = sys.argv[1], sys.argv[2], int(sys.argv[3])
 name = sys.argv[4] if len(sys.argv) > 4 else "Trainer._step"
 owner = {"Trainer._step": trainer.Trainer, "Trainer._checkpoint": trainer.Trainer, "write_summary": run}[name]
@@ -137,7 +138,7 @@ def test_a_folder_of_another_recipe_is_refused(recipe_path, tmp_path) -> None:
 
 
 def test_a_folder_in_use_is_refused(recipe_path, tmp_path) -> None:
-    with locked(tmp_path / "run"), pytest.raises(RunError, match="in use by another process"):
+    with locked_run(tmp_path / "run"), pytest.raises(RunError, match="in use by another process"):
         train(recipe_path, tmp_path / "run")
 
 
@@ -297,13 +298,13 @@ def test_a_trial_leaves_the_test_split_unread(recipe_path, tmp_path, monkeypatch
         read.append(len(ids))
         return evaluate(model, ids, **settings)
 
-    monkeypatch.setattr("tslm.training.run.evaluate", measure)
+    monkeypatch.setattr("tslm.runs.run.evaluate", measure)
     summary = train(recipe_path, tmp_path / "run", overrides=["train.epochs=1", "train.test=false"])
     assert "test" not in summary
     assert read == [summary["valid"]["tokens"]]
     # What is finished can be shown and read again without a test figure.
     assert train(recipe_path, tmp_path / "run", overrides=["train.epochs=1", "train.test=false"]) == summary
-    assert "valid" in write_report(tmp_path / "run").read_text()
+    assert "valid" in write_run_page(tmp_path / "run").read_text()
     print_summary(summary)
 
 

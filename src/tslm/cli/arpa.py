@@ -58,17 +58,17 @@ def run_export(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     import tslm
-    from tslm.corpus.progress import show_bytes
     from tslm.errors import UnsupportedError
     from tslm.interop.arpa import export_arpa
-    from tslm.models.backoff import BackoffModel
+    from tslm.models.ngram.backoff import BackoffModel
+    from tslm.progress import track_bytes
 
     model = tslm.load(arguments.run_folder)
     if not isinstance(model, BackoffModel):
         raise UnsupportedError(
             f"a model of kind {model.kind!r} has no n-grams to write; give the run of an n-gram model"
         )
-    with show_bytes(f"writing {arguments.file}", total=None) as tick:
+    with track_bytes(f"writing {arguments.file}", total=None) as tick:
         export_arpa(model, Path(arguments.file), tick)
     _print(arguments.file, model, json=arguments.json)
     return 0
@@ -78,10 +78,10 @@ def run_import(arguments: argparse.Namespace) -> int:
     """Run ``tslm arpa import``."""
     from pathlib import Path
 
-    from tslm.corpus.progress import show_bytes
     from tslm.interop.arpa import import_run
+    from tslm.progress import track_bytes
 
-    with show_bytes(f"reading {arguments.file}", total=None) as tick:
+    with track_bytes(f"reading {arguments.file}", total=None) as tick:
         model = import_run(Path(arguments.file), Path(arguments.out), tick)
     _print(arguments.out, model, json=arguments.json)
     return 0

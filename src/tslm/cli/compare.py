@@ -51,14 +51,14 @@ def run(arguments: argparse.Namespace) -> int:
     import json
     from pathlib import Path
 
-    from tslm.corpus.progress import show_count
     from tslm.corpus.reading import encode_file
     from tslm.corpus.sources import open_corpus
     from tslm.errors import RunError
     from tslm.inference.compare import compare, read_words
     from tslm.inference.interpolate import open_part, save_mix, tune_mix
     from tslm.models.base import LanguageModel
-    from tslm.training.folder import open_run
+    from tslm.progress import track_count
+    from tslm.runs.folder import open_run
 
     *rest, last = arguments.runs
     text = None if Path(last).is_dir() else last
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
         (str(folder), part.model) for folder, part in zip(folders, parts, strict=True)
     ]
     mix = None
-    with show_count("scoring", None, "tokens") as tick:
+    with track_count("scoring", None, "tokens") as tick:
         if arguments.mix:
             vocabulary = parts[0].model.vocabulary
             if arguments.tune:

@@ -252,7 +252,7 @@ def run_download(arguments: argparse.Namespace) -> int:
 
 def run_path(arguments: argparse.Namespace) -> int:
     """Print the files of a named corpus, or the cache folder."""
-    from tslm.corpus.cache import cache_dir
+    from tslm.cache import cache_dir
     from tslm.corpus.named import check_data_dir, find_files, get_named, home_folder
     from tslm.errors import CorpusError
 

@@ -55,9 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
 
     from rich.console import Console
 
-    from tslm.corpus.output import check_folder
     from tslm.corpus.sources import open_corpus
     from tslm.errors import NumberError
+    from tslm.files import check_folder
     from tslm.reports.saturation import save_sweep, sweep_ranks
 
     ranks = read_ranks(arguments.ranks)

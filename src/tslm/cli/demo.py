@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from tslm.reports.demo import run_demo
-    from tslm.training.progress import Terminal
+    from tslm.training.watcher import Terminal
 
     def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)

@@ -46,9 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
     import sys
     from pathlib import Path
 
+    from tslm.drawing.diagram import save_diagram
+    from tslm.drawing.figures import draw_figure
     from tslm.errors import NumberError, ShapeError
-    from tslm.tensors.diagram import save_diagram
-    from tslm.tensors.figures import draw_figure
 
     if arguments.width < 1:
         raise NumberError(f"--width {arguments.width}; expected 1 or more")
@@ -74,8 +74,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _draw_words(arguments: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
     """Return the picture of a sentence's network, from its sizes alone, and what it holds."""
+    from tslm.drawing.sentence import draw_sentence
     from tslm.errors import NumberError, ShapeError
-    from tslm.tensors.sentence import LARGEST_SIZE, draw_sentence, sentence_outline
+    from tslm.tensors.sentence import LARGEST_SIZE, sentence_outline
 
     if not arguments.words:
         raise ShapeError("no words to draw; give them after 'sentence': tslm draw sentence the cat sat")

@@ -32,12 +32,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from pathlib import Path
 
-    from tslm.corpus.progress import show_count
     from tslm.files import to_json
+    from tslm.progress import track_count
     from tslm.reports.tables import print_perplexity
-    from tslm.training.run import evaluate_run
+    from tslm.runs.run import evaluate_run
 
-    with show_count("reading", None, "tokens") as tick:
+    with track_count("reading", None, "tokens") as tick:
         report = evaluate_run(
             Path(arguments.run_folder),
             split=arguments.split,

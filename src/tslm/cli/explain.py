@@ -47,10 +47,10 @@ def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     import tslm
+    from tslm.drawing.heatmap import heat_svg
     from tslm.errors import UnsupportedError
     from tslm.files import write_text
     from tslm.inference.explain import describe_explanation, explain
-    from tslm.inference.heatmap import heat_svg
 
     model = tslm.load(arguments.run_folder)
     explanation = explain(model, arguments.sentence, top=arguments.top, reference=arguments.replace)
@@ -76,7 +76,7 @@ def _print(explanation: Explanation) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from tslm.inference.heatmap import heat_table
+    from tslm.drawing.heatmap import heat_table
 
     console = Console()
     table = Table()

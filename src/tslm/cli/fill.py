@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     import tslm
     from tslm.errors import CorpusError, UnsupportedError
-    from tslm.models.blanks import describe_filling, parse_pattern, require_blanks
+    from tslm.models.ngram.blanks import describe_filling, parse_pattern, require_blanks
 
     if arguments.go_on and not (arguments.sample and arguments.span in ("prefix", "fragment")):
         raise UnsupportedError(

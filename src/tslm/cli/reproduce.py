@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tslm.cli.numbers import duration, positive
 
 if TYPE_CHECKING:
-    from tslm.reports.document import Report
+    from tslm.paper.document import Report
 
 EXAMPLES = """examples:
   tslm reproduce table1
@@ -91,10 +91,10 @@ def run(arguments: argparse.Namespace) -> int:
 
     from tslm.errors import CorpusError
     from tslm.files import to_json
-    from tslm.reports.document import write_report
-    from tslm.reports.plan import check_rows, expand
-    from tslm.reports.reproduce import find_missing, keep_finished, report
-    from tslm.training.queue import run_queue
+    from tslm.paper.document import write_report
+    from tslm.paper.plan import check_rows, expand
+    from tslm.paper.reproduce import find_missing, keep_finished, report
+    from tslm.runs.queue import run_queue
 
     def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)

@@ -44,11 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from tslm.files import to_json
-    from tslm.reports.page import write_report
+    from tslm.reports.page import write_run_page
     from tslm.reports.tables import print_summary
-    from tslm.training.progress import Terminal, Watcher
-    from tslm.training.recipe import is_trained, read_recipe
-    from tslm.training.run import run_folder, train
+    from tslm.runs.recipe import is_trained, read_recipe
+    from tslm.runs.run import run_folder, train
+    from tslm.training.watcher import Terminal, Watcher
 
     overrides = list(arguments.overrides)
     if arguments.threads is not None and is_trained(read_recipe(Path(arguments.recipe), overrides).kind):
@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if not summary:
         return 0
-    page = write_report(folder)
+    page = write_run_page(folder)
     if arguments.json:
         print(to_json(summary))
     else:

@@ -11,8 +11,8 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from tslm.corpus.progress import show_bytes
 from tslm.errors import CorpusError
+from tslm.progress import track_bytes
 
 TRIES = 3
 FIRST_PAUSE_SECONDS = 0.5
@@ -107,7 +107,7 @@ def _fetch(address: str, part: Path, size: int) -> None:
     with (
         response,
         part.open("ab" if resumed else "wb") as handle,
-        show_bytes(f"downloading {part.stem}", size) as advance,
+        track_bytes(f"downloading {part.stem}", size) as advance,
     ):
         advance(have if resumed else 0)
         while block := response.read(_BLOCK_BYTES):

@@ -10,11 +10,11 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tslm.corpus.cache import cache_dir, writing_cache
+from tslm.cache import cache_dir, writing_cache
 from tslm.corpus.encoding import ALL
-from tslm.corpus.progress import show_bytes
 from tslm.corpus.text import read_text
 from tslm.errors import CorpusError
+from tslm.progress import track_bytes
 
 STANDARD_INPUT = "-"
 
@@ -55,7 +55,7 @@ def find_own_files(paths: Sequence[str]) -> dict[str, list[Path]]:
 def read_files(paths: Sequence[Path]) -> Iterator[str]:
     """Yield the text of several files one after the other, with a progress bar when it takes long."""
     shown = paths[0].name if len(paths) == 1 else f"{len(paths)} files"
-    with show_bytes(f"reading {shown}", sum(path.stat().st_size for path in paths)) as advance:
+    with track_bytes(f"reading {shown}", sum(path.stat().st_size for path in paths)) as advance:
         for path in paths:
             yield from read_text(path, advance)
 
@@ -99,7 +99,7 @@ def spooled(paths: Sequence[str]) -> Generator[list[str], None, None]:
 
 def _spool(read: Callable[[int], bytes], path: Path) -> str:
     """Write all that comes through a stream to a file; return the file's path."""
-    with path.open("wb") as handle, show_bytes(f"reading {path.name}", total=None) as advance:
+    with path.open("wb") as handle, track_bytes(f"reading {path.name}", total=None) as advance:
         while block := read(1 << 20):
             handle.write(block)
             advance(len(block))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tslm.corpus.cache import cache_dir, hash_file, locked, writing_cache
+from tslm.cache import cache_dir, hash_file, waiting_lock, writing_cache
 from tslm.corpus.download import DownloadError, download
 from tslm.errors import CorpusError, nearest
 from tslm.files import whole
@@ -188,7 +188,7 @@ def download_corpus(corpus: NamedCorpus) -> dict[str, Path]:
     """
     folder = home_folder(corpus)
     paths = {split: folder / file.name for split, file in corpus.files.items()}
-    with writing_cache(), locked(folder.parent / f"{corpus.name}.lock"):
+    with writing_cache(), waiting_lock(folder.parent / f"{corpus.name}.lock"):
         folder.mkdir(parents=True, exist_ok=True)
         for home in corpus.homes:
             targets = list(home.members) if home.members else [home.name]

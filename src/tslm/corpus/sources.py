@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tslm.cache import hash_file
 from tslm.config import check
 from tslm.corpus import embedded
-from tslm.corpus.cache import hash_file, prepare
 from tslm.corpus.encoding import FORMAT, SPLITS, Encoding, encode_text
 from tslm.corpus.files import STANDARD_INPUT, find_own_files, is_pipe, read_files, spooled
 from tslm.corpus.named import NAMED, NamedCorpus, check_data_dir, download_corpus, find_files
+from tslm.corpus.store import prepare_corpus
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, nearest
 
@@ -167,7 +168,7 @@ def _open_embedded() -> Corpus:
     def write(folder: Path) -> None:
         encode_text({split: embedded.read_embedded(split) for split in SPLITS}, folder, encoding)
 
-    return _map(embedded.NAME, prepare(key, write))
+    return _map(embedded.NAME, prepare_corpus(key, write))
 
 
 def _open_named(named: NamedCorpus, data_dir: Path | None) -> Corpus:
@@ -210,7 +211,7 @@ def _open_files(name: str, files: Mapping[str, list[Path]], encoding: Encoding) 
         if {split: [hash_file(path) for path in paths] for split, paths in files.items()} != hashes:
             raise CorpusError(f"the files of {name} changed while they were read; try again")
 
-    return _map(name, prepare(key, write))
+    return _map(name, prepare_corpus(key, write))
 
 
 def _describe(encoding: Encoding) -> dict[str, Any]:

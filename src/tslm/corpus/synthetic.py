@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from tslm.config import check
 from tslm.corpus.encoding import SPLITS, fingerprint
-from tslm.corpus.output import check_folder
-from tslm.corpus.progress import show_count
 from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import EOS, Vocabulary
 from tslm.errors import CorpusError
-from tslm.files import write_text
+from tslm.files import check_folder, write_text
+from tslm.progress import track_count
 
 _START = 0
 _BLOCK_LINES = 4096
@@ -233,5 +232,5 @@ def write_corpus(config: AutomatonConfig, tokens: int, folder: Path) -> dict[str
 def _sample_splits(automaton: Automaton, tokens: int) -> dict[str, list[list[str]]]:
     check(100 <= tokens <= _MOST_TOKENS, f"tokens = {tokens} must be from 100 to {_MOST_TOKENS:,}")
     sizes = {split: round(tokens * _SHARE_OF_TRAIN[split]) for split in SPLITS}
-    with show_count("drawing text", sum(sizes.values()), "tokens") as tick:
+    with track_count("drawing text", sum(sizes.values()), "tokens") as tick:
         return {split: automaton.sample(size, seed, tick) for seed, (split, size) in enumerate(sizes.items())}

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tslm.errors import CorpusError
 from tslm.models.base import LanguageModel
-from tslm.models.recurrent import RecurrentModel
+from tslm.models.recurrent.model import RecurrentModel
 
 Tick = Callable[[int], None]
 """Told how many more tokens have been read."""

@@ -9,18 +9,19 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from tslm.drawing.sentence import draw_sentence
 from tslm.errors import CorpusError, SizeLimitError
 from tslm.inference.explain import require_tslm
 from tslm.models.base import LanguageModel
-from tslm.models.heads import SoftmaxHead
-from tslm.tensors.sentence import draw_sentence, sentence_network
+from tslm.models.recurrent.heads import SoftmaxHead
+from tslm.tensors.sentence import sentence_network
 
 LONGEST = 24
 """Words; a longer chain is too wide to be read."""
 
 
 @torch.inference_mode()
-def draw_network(model: LanguageModel[Any], sentence: str) -> str:
+def draw_model(model: LanguageModel[Any], sentence: str) -> str:
     """Figure 3. Return the network that gives the logits behind a sentence as SVG; bonds carry their real sizes.
 
     Raises:

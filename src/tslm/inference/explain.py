@@ -17,10 +17,10 @@ from tslm.errors import CorpusError, SizeLimitError, UnsupportedError
 from tslm.inference.cuts import effective_ranks
 from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
-from tslm.models.cells import TslmCell
-from tslm.models.heads import SoftmaxHead, score_targets
-from tslm.models.recurrence import multiplicative_scan
-from tslm.models.recurrent import RecurrentModel
+from tslm.models.recurrent.cells import TslmCell
+from tslm.models.recurrent.heads import SoftmaxHead, score_targets
+from tslm.models.recurrent.model import RecurrentModel
+from tslm.models.recurrent.scan import multiplicative_scan
 
 LONGEST = 200
 """Words of a sentence: the effects of every word on every other take the square of it."""

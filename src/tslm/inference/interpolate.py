@@ -19,10 +19,10 @@ from tslm.corpus.sources import Corpus
 from tslm.errors import NumberError
 from tslm.evaluation.perplexity import evaluate
 from tslm.inference.score import score_ids
-from tslm.models.mixture import Form, Interpolation, InterpolationConfig, Part
+from tslm.models.interpolation import Form, Interpolation, InterpolationConfig, Part
 from tslm.models.registry import model_class
-from tslm.training.folder import locked, open_run, prepare, write_summary
-from tslm.training.recipe import Recipe, recipe_tables
+from tslm.runs.folder import locked_run, open_run, prepare_folder, write_summary
+from tslm.runs.recipe import Recipe, recipe_tables
 
 COLUMNS = 64
 """A text is cut into this many columns where all words' probabilities are needed at every token."""
@@ -80,8 +80,8 @@ def save_mix(
     """
     source, _ = open_run(runs[0])
     recipe = Recipe(corpus=source.corpus, kind=mix.kind, model=mix.config)
-    with locked(folder):
-        prepare(folder, recipe, mix.vocabulary)
+    with locked_run(folder):
+        prepare_folder(folder, recipe, mix.vocabulary)
         mix.save(folder)
         summary = {
             "kind": mix.kind,

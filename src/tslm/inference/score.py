@@ -13,12 +13,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from tslm.corpus.progress import show_bytes
 from tslm.corpus.text import read_text
 from tslm.corpus.vocabulary import EOS
 from tslm.errors import CorpusError
 from tslm.evaluation.perplexity import perplexity
 from tslm.models.base import LanguageModel
+from tslm.progress import track_bytes
 
 BUFFER_TOKENS = 1 << 16
 """How many tokens of lines are held to be batched by length."""
@@ -122,7 +122,7 @@ def read_lines(paths: Sequence[str | Path]) -> Iterator[str]:
     """Yield the lines of text files (``-`` for standard input) as they are read, with progress when it takes long."""
     sizes = [Path(path).stat().st_size for path in paths if path != STANDARD_INPUT and Path(path).is_file()]
     total = sum(sizes) if len(sizes) == len(paths) else None
-    with show_bytes("scoring", total) as advance:
+    with track_bytes("scoring", total) as advance:
         for path in paths:
             if path == STANDARD_INPUT:
                 yield from _read_standard_input()

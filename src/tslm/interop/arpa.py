@@ -17,17 +17,16 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tslm.corpus.output import check_folder
 from tslm.corpus.sources import CorpusConfig
 from tslm.corpus.vocabulary import EOS, Vocabulary
 from tslm.errors import CorpusError, RunError
-from tslm.files import whole
+from tslm.files import check_folder, whole
 from tslm.interop.arpa_reading import BEGIN, END, LINES_AT_ONCE, ZERO, Section, Tick, read_sections
-from tslm.models.backoff import BackoffConfig, BackoffModel
-from tslm.models.smoothing import BackoffTable
-from tslm.models.trie import build_trie, search_sorted
-from tslm.training.folder import RECIPE, VOCABULARY
-from tslm.training.recipe import Recipe, write_recipe
+from tslm.models.ngram.backoff import BackoffConfig, BackoffModel
+from tslm.models.ngram.smoothing import BackoffTable
+from tslm.models.ngram.trie import build_trie, search_sorted
+from tslm.runs.folder import RECIPE, VOCABULARY
+from tslm.runs.recipe import Recipe, write_recipe
 
 
 def export_arpa(model: BackoffModel, path: Path, tick: Tick | None = None) -> None:

@@ -14,8 +14,8 @@ import numpy as np
 
 from tslm.corpus.vocabulary import EOS, UNK, Vocabulary
 from tslm.errors import CorpusError
-from tslm.models.smoothing import FloatArray
-from tslm.models.trie import IntArray
+from tslm.models.ngram.smoothing import FloatArray
+from tslm.models.ngram.trie import IntArray
 
 BEGIN, END = "<s>", "</s>"
 ZERO = -99.0

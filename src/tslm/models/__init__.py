@@ -1,1 +1,1 @@
-"""Models: one protocol for count tensors, Kneser–Ney and recurrent networks."""
+"""Models: one protocol for n-gram tensors, recurrent networks and what joins them."""

@@ -9,14 +9,14 @@ from tslm.errors import RecipeError, nearest
 from tslm.models.base import LanguageModel
 
 KINDS = {
-    "uniform": ("tslm.models.unigram", "Uniform", "UniformConfig"),
-    "unigram": ("tslm.models.unigram", "Unigram", "UnigramConfig"),
-    "count-tensor": ("tslm.models.ngram", "CountTensor", "CountTensorConfig"),
-    "kneser-ney": ("tslm.models.kneser_ney", "KneserNey", "KneserNeyConfig"),
-    "backoff": ("tslm.models.backoff", "BackoffModel", "BackoffConfig"),
-    "interpolation": ("tslm.models.mixture", "Interpolation", "InterpolationConfig"),
-    "compressed": ("tslm.models.compressed", "CompressedModel", "CompressedConfig"),
-    "recurrent": ("tslm.models.recurrent", "RecurrentModel", "RecurrentConfig"),
+    "uniform": ("tslm.models.ngram.unigram", "Uniform", "UniformConfig"),
+    "unigram": ("tslm.models.ngram.unigram", "Unigram", "UnigramConfig"),
+    "count-tensor": ("tslm.models.ngram.count_tensor", "CountTensor", "CountTensorConfig"),
+    "kneser-ney": ("tslm.models.ngram.smoothed", "KneserNey", "KneserNeyConfig"),
+    "backoff": ("tslm.models.ngram.backoff", "BackoffModel", "BackoffConfig"),
+    "interpolation": ("tslm.models.interpolation", "Interpolation", "InterpolationConfig"),
+    "compressed": ("tslm.models.ngram.compressed", "CompressedModel", "CompressedConfig"),
+    "recurrent": ("tslm.models.recurrent.model", "RecurrentModel", "RecurrentConfig"),
 }
 """kind → module, model class, config class."""
 

@@ -12,11 +12,11 @@ from tslm.corpus.vocabulary import UNK
 from tslm.files import write_text
 from tslm.inference.generate import Sampling, generate
 from tslm.inference.score import ScoredSentence, score_lines
-from tslm.models.blanks import FillsBlanks, parse_pattern
+from tslm.models.ngram.blanks import FillsBlanks, parse_pattern
 from tslm.reports.page import make_page, make_run, make_table, read_metrics
-from tslm.training.progress import Watcher
-from tslm.training.recipe import recipe_folder
-from tslm.training.run import load, train
+from tslm.runs.recipe import recipe_folder
+from tslm.runs.run import load, train
+from tslm.training.watcher import Watcher
 
 CORPUS = "asv"
 RECIPES = {"KN-5": "kn5", "TSLM": "tslm"}

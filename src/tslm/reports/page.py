@@ -14,7 +14,7 @@ from tslm.errors import RunError
 from tslm.files import write_text
 from tslm.reports.curves import draw_curves
 from tslm.reports.tables import show_number
-from tslm.training.folder import METRICS, read_summary
+from tslm.runs.folder import METRICS, read_summary
 
 REPORT = "report.html"
 
@@ -30,7 +30,7 @@ small { opacity: .75; }
 """
 
 
-def write_report(folder: Path) -> Path:
+def write_run_page(folder: Path) -> Path:
     """Write the page of a finished run into its folder and return its path."""
     summary = read_summary(folder)
     if summary is None:

@@ -10,13 +10,13 @@ from typing import Any
 from tslm.corpus.vocabulary import EOS, UNK
 from tslm.errors import RunError, TslmError
 from tslm.evaluation.perplexity import perplexity
-from tslm.inference.drawing import LONGEST, draw_network
+from tslm.inference.drawing import LONGEST, draw_model
 from tslm.inference.explain import describe_explanation, describe_word, explain, explain_words, require_tslm
 from tslm.inference.generate import Generation, Sampling
 from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
-from tslm.models.blanks import FillsBlanks, describe_filling, parse_pattern, require_blanks
-from tslm.training.run import load
+from tslm.models.ngram.blanks import FillsBlanks, describe_filling, parse_pattern, require_blanks
+from tslm.runs.run import load
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class ServedModel:
         draw = options.pop("network")
         report = {"model": self.name, **describe_explanation(explain(self.model, text, **options))}
         if draw and self.describe()["network"] and len(text.split()) <= LONGEST:
-            report["network"] = draw_network(self.model, text)
+            report["network"] = draw_model(self.model, text)
         return report
 
     def fill(self, pattern: str, *, span: Any, top: int, samples: int, seed: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Tensor space: algebra, networks, decompositions and diagrams. Mathematics only; nothing here knows of words."""
+"""Tensor space: algebra, networks and decompositions. Mathematics only; nothing here knows of words."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def measure_norm(tensor: Shaped[Tensor, "..."]) -> float:
     return math.sqrt(sum(float(block.double().square().sum()) for block in blocks))
 
 
-def prepare(tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
+def prepare_tensor(tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
     """Return a tensor fit for decomposition: real, finite, float32 or float64; counts become float64.
 
     Raises:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tslm.errors import ShapeError
 from tslm.tensors.algebra import show
-from tslm.tensors.approximation import Approximation, check_rank, measure_error, prepare, round_off
+from tslm.tensors.approximation import Approximation, check_rank, measure_error, prepare_tensor, round_off
 from tslm.tensors.network import Node, TensorNetwork, delta_node, tensor_node
 from tslm.tensors.terms import find_terms
 from tslm.tensors.train import TensorTrain, bond_limit, maximum_train_rank, split_train
@@ -133,7 +133,7 @@ def decompose(
     Raises:
         NumberError: a rank below 1 or above ``maximum_rank``, a tolerance out of range, a NaN or infinite entry.
     """
-    tensor = prepare(tensor)
+    tensor = prepare_tensor(tensor)
     shape = tuple(tensor.shape)
     check_rank(rank, tolerance, maximum_rank(shape), shape)
     inner = max(0, len(shape) - 2)

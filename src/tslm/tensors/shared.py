@@ -18,7 +18,7 @@ from torch import Tensor
 
 from tslm.errors import NumberError, ShapeError
 from tslm.tensors.algebra import show, show_shape
-from tslm.tensors.approximation import Approximation, measure_error, measure_norm, prepare
+from tslm.tensors.approximation import Approximation, measure_error, measure_norm, prepare_tensor
 from tslm.tensors.decompose import RecursiveDecomposition
 
 
@@ -107,7 +107,7 @@ def fit_shared(
         ShapeError: the modes differ in size.
         NumberError: the rank is below 1.
     """
-    tensor = prepare(tensor)
+    tensor = prepare_tensor(tensor)
     if len(set(tensor.shape)) > 1:
         raise ShapeError(f"one U for all levels needs modes of one size; the tensor is {show(tensor)}")
     if rank < 1:

@@ -23,7 +23,7 @@ from tslm.tensors.approximation import (
     check_rank,
     measure_error,
     measure_norm,
-    prepare,
+    prepare_tensor,
     round_off,
 )
 from tslm.tensors.network import TensorNetwork, tensor_node
@@ -135,7 +135,7 @@ def decompose_train(
     Raises:
         NumberError: a rank below 1 or above the maximum, a tolerance out of range, a NaN or infinite entry.
     """
-    tensor = prepare(tensor)
+    tensor = prepare_tensor(tensor)
     train, discarded, norm = split_train(tensor, rank=rank, tolerance=tolerance)
     bound = discarded + round_off(tensor, norm)
     return Approximation(train, measure_error(tensor, train), bound, norm)

@@ -1,1 +1,1 @@
-"""From a recipe to a finished run folder."""
+"""The gradient engine: objective, optimiser, checkpoints, several processes."""

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import nn
 
-from tslm.training.recipe import TrainConfig
+from tslm.runs.recipe import TrainConfig
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int, plateaus: int) -> float:

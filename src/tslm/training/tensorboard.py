@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tslm.errors import UnsupportedError
 from tslm.training.checkpoint import Position
-from tslm.training.progress import Watcher
+from tslm.training.watcher import Watcher
 
 
 class TensorBoard(Watcher):

@@ -19,7 +19,9 @@ from tslm.corpus.sources import Corpus
 from tslm.corpus.streams import Columns
 from tslm.errors import RunError, Stopped
 from tslm.evaluation.perplexity import evaluate, evaluate_windows
-from tslm.models.recurrent import RecurrentModel
+from tslm.models.recurrent.model import RecurrentModel
+from tslm.runs.folder import Metrics
+from tslm.runs.recipe import Recipe
 from tslm.training.checkpoint import (
     STATE,
     Position,
@@ -31,11 +33,9 @@ from tslm.training.checkpoint import (
     save_checkpoint,
 )
 from tslm.training.distributed import Group
-from tslm.training.folder import Metrics
 from tslm.training.objective import Objective
-from tslm.training.progress import Watcher
-from tslm.training.recipe import Recipe
 from tslm.training.schedule import learning_rate, make_optimiser
+from tslm.training.watcher import Watcher
 
 
 class Trainer:

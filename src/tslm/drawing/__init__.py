@@ -1,0 +1,1 @@
+"""Networks, figures and heat maps as SVG, without a plotting library."""

@@ -1,0 +1,220 @@
+"""A back-off table as a language model: reading, predicting, and its run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariableType]
+from torch import Tensor
+
+from tslm.config import check
+from tslm.corpus.sources import Corpus
+from tslm.corpus.vocabulary import UNK, Vocabulary
+from tslm.errors import RunError, ShapeError, UnsupportedError
+from tslm.files import whole
+from tslm.models.base import LanguageModel
+from tslm.models.ngram.blanks import Pattern, Span
+from tslm.models.ngram.filling import ContractedPattern, fill_blanks
+from tslm.models.ngram.smoothing import BackoffTable
+from tslm.models.ngram.trie import MISSING, ROOT, NgramTrie
+from tslm.models.weights import WEIGHTS, load_weights
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackoffConfig:
+    """A back-off model that was estimated elsewhere (``tslm arpa import``)."""
+
+    order: int
+    """The length of the longest n-grams."""
+
+    def __post_init__(self) -> None:
+        check(self.order >= 1, f"model.order = {self.order} must be 1 or more")
+
+
+class BackoffModel(LanguageModel[Tensor]):
+    """An n-gram model. Its state is the longest known history of the line, as a node of the tree.
+
+    A line begins at ``start`` and ends with ``<eos>``, after which the state is ``start`` again; so
+    perplexities with the state carried from line to line and forgotten at each line are the same number.
+
+    Example:
+        >>> model = KneserNey.fit(KneserNeyConfig(order=5), corpus)
+        >>> ids = torch.as_tensor(model.vocabulary.encode_line("the cat sat"))
+        >>> log_probability, state = model.score(ids[None].long(), model.start(1))
+    """
+
+    kind: ClassVar[str] = "backoff"
+
+    def __init__(self, table: BackoffTable, vocabulary: Vocabulary) -> None:
+        """Make a model of a table whose words are those of ``vocabulary``."""
+        if table.trie.vocabulary_size != len(vocabulary):
+            raise ShapeError(
+                f"a table over {table.trie.vocabulary_size} words does not fit {len(vocabulary)} words"
+            )
+        self.table = table
+        self.vocabulary = vocabulary
+
+    @classmethod
+    def fit(cls, config: Any, corpus: Corpus) -> BackoffModel:
+        """Estimate the model from a corpus, where its kind is one that is estimated."""
+        raise UnsupportedError(
+            f"a model of kind {cls.kind!r} comes from a file and is not estimated: use tslm arpa import, or "
+            "give kind = 'kneser-ney'"
+        )
+
+    @property
+    def order(self) -> int:
+        """N, the length of the longest n-grams."""
+        return self.table.trie.order
+
+    @property
+    def parameter_count(self) -> int:
+        """Probabilities and back-off weights, without those of the empty n-gram and the begin marker."""
+        return len(self.table.log_probability) + len(self.table.log_weight) - 3
+
+    @property
+    def byte_count(self) -> int:
+        """How much memory (or mapped file) the arrays take."""
+        return self.table.trie.byte_count + self.table.log_probability.nbytes + self.table.log_weight.nbytes
+
+    def start(self, batch: int) -> Tensor:
+        """Return the state at the beginning of ``batch`` lines."""
+        return torch.full((batch,), self.table.trie.begin if self.order > 1 else ROOT)
+
+    def score(
+        self, tokens_BT: Int[Tensor, "B T"], state: Int[Tensor, "B"]
+    ) -> tuple[Float[Tensor, "B T"], Int[Tensor, "B"]]:
+        """Return ln p of each token given the words of its line before it, and the state after the last.
+
+        All tokens are looked up together, order by order: the n-gram that ends at a token is the (n−1)-gram
+        that ends one token earlier, extended by one word.
+        """
+        trie, table = self.table.trie, self.table
+        B, T = tokens_BT.shape
+        chain_NB = trie.chain(state.numpy())
+        # Column 0 stands for the word before the first token.
+        tokens = np.zeros((B, T + 1), np.int64)
+        tokens[:, 1:] = tokens_BT.numpy()
+        tokens = tokens.reshape(-1)
+        self._check_ids(tokens)
+        eos = tokens == self.vocabulary.eos_id
+        eos[:: T + 1] = False
+        after_eos = trie.begin
+        ended = tokens + 1
+        log_probability = table.log_probability[ended]
+        places = np.flatnonzero(np.arange(len(tokens)) % (T + 1))
+        state_B = np.zeros(B, np.int64)
+        for level in range(2, trie.order + 1):
+            ended[:: T + 1] = chain_NB[level - 1]
+            histories = np.where(eos, after_eos, ended)
+            state_B = np.where(histories[T :: T + 1] >= 0, histories[T :: T + 1], state_B)
+            places = places[histories[places - 1] >= 0]
+            found = trie.find(histories[places - 1], tokens[places], level)
+            ended = np.full(len(tokens), MISSING)
+            ended[places] = found
+            known = found >= 0
+            log_probability[places[~known]] += table.log_weight[histories[places[~known] - 1]]
+            log_probability[places[known]] = table.log_probability[found[known]]
+            after_eos = MISSING
+        return torch.as_tensor(log_probability.reshape(B, T + 1)[:, 1:]), torch.as_tensor(state_B)
+
+    def predict(self, state: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+        """Return ln p(next word) for every word after each history."""
+        trie, table = self.table.trie, self.table
+        chain_NB = trie.chain(state.numpy())
+        size = trie.vocabulary_size
+        log_BV = np.repeat(table.log_probability[None, 1 : size + 1], len(state), axis=0)
+        for histories in chain_NB[1:]:
+            rows = np.flatnonzero(histories >= 0)
+            log_BV[rows] += table.log_weight[histories[rows], None]
+            edges, owners = trie.edges(histories[rows])
+            log_BV[rows[owners], trie.last_words(edges)] = table.log_probability[edges]
+        return torch.as_tensor(log_BV)
+
+    def fill(
+        self, pattern: Pattern, *, span: Span = "sentence", exclude: Sequence[int] = ()
+    ) -> ContractedPattern:
+        """Eq. 14, Claim 2. Sum exactly over the blanks (None) of a pattern; see ``tslm.models.ngram.blanks``."""
+        return fill_blanks(self.table, self.vocabulary.eos_id, pattern, span=span, exclude=exclude)
+
+    def save(self, folder: Path) -> None:
+        """Write the arrays to ``model.safetensors``, where they can be mapped without being read."""
+        with whole(folder / WEIGHTS) as temporary:
+            # save_file streams large arrays, but makes a file that only its owner may read.
+            temporary.touch()
+            mode = temporary.stat().st_mode
+            save_file(self._arrays(), temporary)
+            temporary.chmod(mode)
+
+    @classmethod
+    def load(cls, folder: Path, config: Any, vocabulary: Vocabulary) -> BackoffModel:
+        """Map the arrays that ``save`` wrote; nothing is read before it is needed."""
+        arrays = {name: tensor.numpy() for name, tensor in load_weights(folder).items()}
+        try:
+            trie = NgramTrie(
+                vocabulary_size=int(arrays["first_children"][1]) - 2,
+                levels=arrays["levels"],
+                keys=arrays["keys"],
+                suffixes=arrays["suffixes"],
+                first_children=arrays["first_children"],
+            )
+            table = BackoffTable(
+                trie=trie, log_probability=arrays["log_probability"], log_weight=arrays["log_weight"]
+            )
+        except (KeyError, IndexError) as error:
+            raise RunError(f"{folder / WEIGHTS} is not an n-gram model: it lacks {error}") from error
+        _check_arrays(table, config.order, folder / WEIGHTS)
+        if trie.vocabulary_size == len(vocabulary) + 1:
+            vocabulary = with_unknown(vocabulary)
+        return cls._restore(table, vocabulary, arrays)
+
+    @classmethod
+    def _restore(cls, table: BackoffTable, vocabulary: Vocabulary, arrays: dict[str, Any]) -> BackoffModel:
+        """Make the model from its file's arrays; subclasses with more of them override this."""
+        return cls(table, vocabulary)
+
+    def _arrays(self) -> dict[str, Any]:
+        """Return what ``save`` writes."""
+        trie = self.table.trie
+        return {
+            "levels": trie.levels,
+            "keys": trie.keys,
+            "suffixes": trie.suffixes,
+            "first_children": trie.first_children,
+            "log_probability": self.table.log_probability,
+            "log_weight": self.table.log_weight,
+        }
+
+    def _check_ids(self, tokens: Int[np.ndarray, "Q"]) -> None:
+        """Raise a ShapeError for ids that are not words."""
+        size = len(self.vocabulary)
+        if tokens.size and (tokens.min() < 0 or tokens.max() >= size):
+            wrong = tokens.min() if tokens.min() < 0 else tokens.max()
+            raise ShapeError(
+                f"token id {wrong} is outside the vocabulary of {size} words; give 0 to {size - 1}"
+            )
+
+
+def with_unknown(vocabulary: Vocabulary) -> Vocabulary:
+    """Return the vocabulary with ``<unk>`` as its last word where it has none; other ids stay as they are."""
+    return vocabulary if vocabulary.unk_id is not None else Vocabulary((*vocabulary.words, UNK))
+
+
+def _check_arrays(table: BackoffTable, order: int, path: Path) -> None:
+    """Raise a RunError where the arrays of a file do not fit together, without reading all of them."""
+    trie = table.trie
+    fits = (
+        len(trie.levels) >= 3
+        and int(trie.levels[-1]) == len(trie.keys) == len(trie.suffixes) == len(table.log_probability)
+        and trie.context_count + 1 == len(trie.first_children) == len(table.log_weight) + 1
+    )
+    if not fits:
+        raise RunError(f"{path} is damaged: its arrays do not fit together; train the run again")
+    if trie.order != order:
+        raise RunError(f"{path} holds a model of order {trie.order}, but its recipe says {order}")

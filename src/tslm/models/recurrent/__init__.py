@@ -1,0 +1,1 @@
+"""Recurrent models: cells, the scan over a window, heads, and the shell that joins them."""

@@ -1,0 +1,122 @@
+"""An optional accelerator of the recurrence: ``kernel.cpp``, compiled on this machine when it is asked for.
+
+Nothing is compiled unless :func:`accelerate` is called or ``TSLM_KERNEL=1`` is set. Without it the recurrence is a loop
+of PyTorch operations, and neither results nor files depend on which of the two ran (but for rounding).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tslm.cache import cache_dir
+from tslm.errors import TslmError
+from tslm.files import whole
+
+KERNEL_VARIABLE = "TSLM_KERNEL"
+"""The environment variable that turns the accelerator on: 1, or 0 (the default) for the loop of PyTorch operations."""
+
+_SOURCE = Path(__file__).with_name("kernel.cpp")
+_FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
+_NAMES = {torch.float32: "float", torch.float64: "double"}
+_chosen: Kernel | bool | None = False
+"""The kernel in use, None for the loop, False before anybody has chosen."""
+
+
+class Kernel:
+    """The functions of a compiled ``kernel.cpp``."""
+
+    def __init__(self, library: Path) -> None:
+        functions = ctypes.CDLL(str(library))
+        # Sizes T, B, R; threads; then pointers, as kernel.cpp names them.
+        leading = [ctypes.c_long] * 3 + [ctypes.c_int]
+        self._functions: dict[tuple[str, torch.dtype], Any] = {}
+        for dtype, name in _NAMES.items():
+            for direction, pointers in (("forward", 6), ("backward", 8)):
+                function = functions[f"{direction}_{name}"]
+                function.argtypes, function.restype = leading + [ctypes.c_void_p] * pointers, None
+                self._functions[direction, dtype] = function
+
+    @staticmethod
+    def takes(*tensors: Tensor) -> bool:
+        """Return whether all of ``tensors`` are of one precision and on the CPU."""
+        return all(
+            tensor.dtype == tensors[0].dtype and tensor.dtype in _NAMES and tensor.device.type == "cpu"
+            for tensor in tensors
+        )
+
+    def run(self, direction: str, factors_TBR: Tensor, *tensors: Tensor | None) -> None:
+        """Call ``forward`` or ``backward`` of ``kernel.cpp`` with contiguous tensors, in the order it names them."""
+        T, B, R = factors_TBR.shape
+        pointers = [None if tensor is None else tensor.data_ptr() for tensor in (factors_TBR, *tensors)]
+        threads = max(1, min(torch.get_num_threads(), B))
+        self._functions[direction, factors_TBR.dtype](T, B, R, threads, *pointers)
+
+
+def accelerate(wanted: bool = True) -> None:
+    """Use the compiled recurrence from now on (or, with False, the loop of PyTorch operations).
+
+    The first call on a machine compiles for some seconds; the result is kept in the cache folder.
+
+    Raises:
+        TslmError: there is no C++ compiler, or it cannot compile the kernel.
+    """
+    global _chosen
+    _chosen = _open() if wanted else None
+
+
+def active() -> Kernel | None:
+    """Return the kernel in use, if any; the first question is answered by ``TSLM_KERNEL``."""
+    if isinstance(_chosen, bool):
+        accelerate(os.environ.get(KERNEL_VARIABLE, "0") not in ("", "0"))
+    assert not isinstance(_chosen, bool)  # noqa: S101
+    return _chosen
+
+
+def _open() -> Kernel:
+    library = _compile()
+    try:
+        return Kernel(library)
+    except (OSError, AttributeError):
+        # A damaged file in the cache: compile it once more.
+        library.unlink(missing_ok=True)
+        return Kernel(_compile())
+
+
+def _compile() -> Path:
+    """Return the compiled kernel, made anew when source, compiler or processor have changed."""
+    # CXX may hold more than a name: "ccache g++".
+    compiler = shlex.split(os.environ.get("CXX", "g++")) or ["g++"]
+    if shutil.which(compiler[0]) is None:
+        raise TslmError(
+            f"no C++ compiler for the accelerator of the recurrence: {compiler[0]} is not "
+            f"installed; install g++, name a compiler in CXX, or unset {KERNEL_VARIABLE} (slower, same results)"
+        )
+    # What the compiler defines tells its version and what this processor can do.
+    known = _call(compiler, "-march=native", "-dM", "-E", "-x", "c++", os.devnull)
+    key = hashlib.sha256(repr((_SOURCE.read_bytes(), _FLAGS, known)).encode()).hexdigest()[:16]
+    library = cache_dir() / "kernels" / f"{key}.so"
+    if not library.exists():
+        with whole(library) as temporary:
+            _call(compiler, *_FLAGS, str(_SOURCE), "-o", str(temporary))
+    return library
+
+
+def _call(compiler: list[str], *arguments: str) -> str:
+    done = subprocess.run([*compiler, *arguments], capture_output=True, text=True, check=False)  # noqa: S603
+    if done.returncode:
+        reason = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
+        raise TslmError(
+            f"{compiler[0]} cannot compile the accelerator of the recurrence: {reason}; take another compiler "
+            f"by CXX, or unset {KERNEL_VARIABLE} (slower, same results)"
+        )
+    return done.stdout

@@ -1,0 +1,1 @@
+"""What a run is: recipe, folder, summary, queue, and the way from one to the other."""

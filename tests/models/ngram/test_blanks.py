@@ -1,0 +1,263 @@
+"""Exact blanks against brute force: every filling scored one by one."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from tslm.corpus.sources import Corpus
+from tslm.corpus.vocabulary import Vocabulary
+from tslm.errors import CorpusError, UnsupportedError
+from tslm.models.ngram import contraction
+from tslm.models.ngram.backoff import BackoffModel
+from tslm.models.ngram.blanks import FillsBlanks, Pattern, describe_filling, parse_pattern, require_blanks
+from tslm.models.ngram.counting import count_ngrams
+from tslm.models.ngram.smoothed import KneserNey, KneserNeyConfig, smooth
+from tslm.models.ngram.smoothing import BackoffTable
+from tslm.models.ngram.trie import ROOT
+
+WORDS = ("<eos>", "a", "b", "c", "d", "?")
+V, EOS = 6, 0
+SPANS = ("sentence", "prefix", "suffix", "fragment")
+
+
+def small_model(order: int, smoothing: str = "modified", seed: int = 0) -> KneserNey:
+    generator = np.random.default_rng(seed)
+    ids: list[int] = []
+    for _ in range(60):
+        size = generator.integers(1, 6)
+        ids += [*generator.choice([1, 2, 3, 4, 5], size, p=[0.5, 0.2, 0.15, 0.1, 0.05]).tolist(), EOS]
+    config = KneserNeyConfig(order=order, smoothing=smoothing, k=0.3, discount_fallback=(0.5, 1.0, 1.5))
+    counts = count_ngrams(np.array(ids, np.int32), order, V, EOS)
+    return KneserNey(smooth(counts, config), Vocabulary(WORDS))
+
+
+def score_all(
+    model: BackoffModel, pattern: Pattern, span: str, words: list[int]
+) -> tuple[list[tuple[int, ...]], NDArray[np.float64]]:
+    """Score every filling of the pattern's blanks as a sentence of its own."""
+    count = sum(word is None for word in pattern)
+    fillings = list(product(words, repeat=count))
+    rows: list[list[int]] = []
+    for filling in fillings:
+        rest = iter(filling)
+        row = [next(rest) if word is None else word for word in pattern]
+        rows.append([*row, model.vocabulary.eos_id] if span in ("sentence", "suffix") else row)
+    start = model.start(len(rows)) if span in ("sentence", "prefix") else torch.full((len(rows),), ROOT)
+    log_probability, _ = model.score(torch.tensor(rows), start)
+    return fillings, log_probability.sum(1).numpy()
+
+
+def check_against_brute_force(
+    model: BackoffModel, pattern: Pattern, span: str, words: list[int], tolerance: float = 1e-10
+) -> None:
+    size = len(model.vocabulary)
+    exclude = [word for word in range(size) if word not in words and word != model.vocabulary.eos_id]
+    filling = model.fill(pattern, span=span, exclude=exclude)
+    fillings, scores = score_all(model, pattern, span, words)
+    total = float(np.logaddexp.reduce(scores))
+    if total == -math.inf:
+        assert filling.log_probability == -math.inf
+        assert not filling.posteriors.any()
+        assert filling.best(3) == []
+        return
+    assert filling.log_probability == pytest.approx(total, abs=tolerance)
+    shares = np.exp(scores - total)
+    expected = np.zeros((len(fillings[0]), size))
+    for words_of_filling, share in zip(fillings, shares, strict=True):
+        for blank, word in enumerate(words_of_filling):
+            expected[blank, word] += share
+    if len(expected):
+        np.testing.assert_allclose(filling.posteriors, expected, rtol=1e-8, atol=tolerance)
+    best = filling.best(5)
+    possible = sorted(shares[shares > 0], reverse=True)[:5]
+    np.testing.assert_allclose([entry.probability for entry in best], possible, rtol=1e-8)
+    by_filling = dict(zip(fillings, shares.tolist(), strict=True))
+    for entry in best:
+        assert entry.probability == pytest.approx(by_filling[entry.words], rel=1e-8)
+
+
+PATTERNS: list[Pattern] = [
+    [None],
+    [None, None],
+    [None, 1, None],
+    [1, None, 2],
+    [1, 2, None, None, 1],
+    [None, 3, 1, None],
+    [None, None, None, None],
+    [2, 1, 3],
+]
+
+
+@pytest.mark.parametrize("smoothing", ["modified", "add-k", "none"])
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
+def test_small_models_against_brute_force(order: int, smoothing: str) -> None:
+    model = small_model(order, smoothing, seed=order)
+    for number, pattern in enumerate(PATTERNS):
+        for span in (SPANS[number % 4], SPANS[(number + order) % 4]):
+            check_against_brute_force(model, pattern, span, [1, 2, 3, 4, 5])
+
+
+def test_an_end_of_line_inside_a_pattern() -> None:
+    model = small_model(3)
+    check_against_brute_force(model, [1, None, EOS, None, 2], "sentence", [1, 2, 3, 4, 5])
+
+
+def test_excluded_words_and_no_loss_of_digits() -> None:
+    """Back-off weights and probabilities over many magnitudes: subtraction alone would lose all digits."""
+    generator = np.random.default_rng(1)
+    for seed in range(4):
+        table = small_model(4, seed=seed).table
+        wild = BackoffTable(
+            trie=table.trie,
+            log_probability=table.log_probability - generator.exponential(12, len(table.log_probability)),
+            log_weight=table.log_weight - generator.exponential(12, len(table.log_weight)),
+        )
+        model = BackoffModel(wild, Vocabulary(WORDS))
+        for pattern in PATTERNS:
+            check_against_brute_force(model, pattern, "sentence", [1, 2, 3, 4, 5], tolerance=1e-8)
+            check_against_brute_force(model, pattern, "fragment", [2, 3], tolerance=1e-8)
+
+
+def test_the_exact_sums_are_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every difference formed anew, and with none, ordinary models give the same answer."""
+    model = small_model(4)
+    found = []
+    for threshold in (0.0, contraction.CANCELLATION, 2.0):
+        monkeypatch.setattr(contraction, "CANCELLATION", threshold)
+        found.append(model.fill([None, 2, None, None]).posteriors)
+    np.testing.assert_allclose(found[0], found[1], atol=1e-12)
+    np.testing.assert_allclose(found[2], found[1], atol=1e-12)
+
+
+def test_samples_follow_the_posterior() -> None:
+    model = small_model(3)
+    pattern = [None, 2, None, None]
+    filling = model.fill(pattern)
+    drawn = filling.sample(20_000, seed=3)
+    assert np.array_equal(drawn, filling.sample(20_000, seed=3))
+    fillings, scores = score_all(model, pattern, "sentence", [1, 2, 3, 4, 5])
+    shares = np.exp(scores - filling.log_probability)
+    codes = drawn @ np.array([36, 6, 1])
+    expected = np.array(fillings) @ np.array([36, 6, 1])
+    found = np.array([(codes == code).mean() for code in expected])
+    # Five standard deviations for each of the 125 fillings.
+    assert (np.abs(found - shares) < 5 * np.sqrt(shares / 20_000) + 1e-3).all()
+
+
+def test_samples_go_on_to_the_end_of_the_line() -> None:
+    model = small_model(3)
+    filling = model.fill([1, None], span="prefix")
+    lines = filling.sample_lines(200, seed=5, limit=30)
+    assert lines == filling.sample_lines(200, seed=5, limit=30)
+    assert all(line[0] == 1 and EOS not in line[:-1] for line in lines)
+    assert sum(line[-1] == EOS for line in lines) > 190
+    assert len({len(line) for line in lines}) > 3
+    assert all(len(line) == 2 for line in filling.sample_lines(5, seed=5, limit=0))
+    # A whole sentence is closed already.
+    assert all(line[-1] == EOS and len(line) == 3 for line in model.fill([1, None]).sample_lines(5, seed=1))
+
+
+def test_samples_from_a_prefix_follow_the_model() -> None:
+    model = small_model(3)
+    lines = model.fill([1], span="prefix").sample_lines(20_000, seed=1, limit=1)
+    _, state = model.score(torch.tensor([[1]]), model.start(1))
+    expected = model.predict(state)[0].exp().numpy()
+    found = np.bincount([line[1] for line in lines], minlength=V) / len(lines)
+    assert (np.abs(found - expected) < 5 * np.sqrt(expected / len(lines)) + 1e-4).all()
+
+
+def test_patterns_are_read_from_text() -> None:
+    vocabulary = Vocabulary(WORDS)
+    assert parse_pattern("a ? b ?", vocabulary) == [1, None, 2, None]
+    assert parse_pattern(r"a \? ?", vocabulary) == [1, 5, None]
+    assert parse_pattern("a ? _", vocabulary, blank="_") == [1, 5, None]
+    with pytest.raises(CorpusError, match="'zebra' is not in the vocabulary"):
+        parse_pattern("a zebra ?", vocabulary)
+
+
+def test_description_in_words() -> None:
+    model = small_model(3)
+    report = describe_filling(model.fill([1, None]), [1, None], model.vocabulary, top=2, samples=2, seed=1)
+    assert [blank["place"] for blank in report["blanks"]] == [1]
+    assert len(report["blanks"][0]["best"]) == 2
+    assert report["fillings"][0]["text"].split()[0] == "a"
+    assert len(report["samples"]) == 2
+    unsmoothed = small_model(5, "none")
+    impossible = [5, 5, 5, 5, None]
+    assert (
+        describe_filling(unsmoothed.fill(impossible), impossible, model.vocabulary)["log_probability"] is None
+    )
+    with pytest.raises(CorpusError, match="probability zero"):
+        unsmoothed.fill(impossible).sample(1, seed=1)
+
+
+def test_errors() -> None:
+    model = small_model(2)
+    with pytest.raises(CorpusError, match="no words and no blanks"):
+        model.fill([])
+    with pytest.raises(CorpusError, match="word id 6 is outside the vocabulary of 6 words"):
+        model.fill([6, None])
+    assert isinstance(model, FillsBlanks)
+    assert require_blanks(model) is model
+
+    class Recurrent:
+        kind = "recurrent"
+
+    with pytest.raises(UnsupportedError, match="kind 'recurrent' cannot fill blanks"):
+        require_blanks(Recurrent())
+
+
+@pytest.fixture(scope="module")
+def ptb_trigram(ptb: Corpus) -> KneserNey:
+    return KneserNey.fit(KneserNeyConfig(order=3), ptb)
+
+
+@pytest.mark.ptb
+@pytest.mark.parametrize("text", ["the ? of the company", "? said", "the company said ?"])
+def test_one_blank_on_penn_treebank(ptb_trigram: KneserNey, text: str) -> None:
+    """Every word of the vocabulary tried in the blank."""
+    pattern = parse_pattern(text, ptb_trigram.vocabulary)
+    words = [word for word in range(len(ptb_trigram.vocabulary)) if word != ptb_trigram.vocabulary.eos_id]
+    check_against_brute_force(ptb_trigram, pattern, "sentence", words)
+
+
+@pytest.mark.ptb
+def test_two_blanks_on_penn_treebank(ptb_trigram: KneserNey) -> None:
+    """All hundred million pairs: p(v₁) from the left, p(v₂ | v₁ of) row by row, p(<eos> | of v₂) on the right."""
+    model, vocabulary = ptb_trigram, ptb_trigram.vocabulary
+    size, eos = len(vocabulary), vocabulary.eos_id
+    the, of = vocabulary.encode(["the", "of"]).tolist()
+    first = torch.arange(size)
+    left = torch.stack([torch.full_like(first, the), first, torch.full_like(first, of)], dim=1)
+    log_left, states = model.score(left, model.start(size))
+    log_left = log_left.sum(1)
+    log_left[eos] = -math.inf
+    right = torch.stack([first, torch.full_like(first, eos)], dim=1)
+    _, after_of = model.score(torch.tensor([[the, of]]), model.start(1))
+    log_right, _ = model.score(right, after_of.expand(size).clone())
+    weight_right = log_right[:, 1].exp()
+    weight_right[eos] = 0
+    second, joint_left = torch.zeros(size, dtype=torch.float64), torch.zeros(size, dtype=torch.float64)
+    for some in first.split(500):
+        joint = model.predict(states[some]).exp_() * weight_right * log_left[some].exp()[:, None]
+        second += joint.sum(0)
+        joint_left[some] = joint.sum(1)
+    filling = model.fill([the, None, of, None])
+    assert filling.log_probability == pytest.approx(math.log(float(second.sum())), abs=1e-10)
+    np.testing.assert_allclose(filling.posteriors[0], (joint_left / joint_left.sum()).numpy(), atol=1e-12)
+    np.testing.assert_allclose(filling.posteriors[1], (second / second.sum()).numpy(), atol=1e-12)
+
+
+@pytest.mark.ptb
+def test_two_adjacent_blanks_on_penn_treebank(ptb_trigram: KneserNey) -> None:
+    """All pairs of some hundred words, the others excluded."""
+    words = [*range(60), *range(5000, 5030), 9998]
+    words.remove(ptb_trigram.vocabulary.eos_id)
+    for text in ("? ? said", "the ? ? of the company"):
+        check_against_brute_force(ptb_trigram, parse_pattern(text, ptb_trigram.vocabulary), "sentence", words)

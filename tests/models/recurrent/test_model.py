@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tslm.corpus.vocabulary import Vocabulary
+from tslm.errors import RecipeError, RunError
+from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+
+VOCABULARY = Vocabulary(("the", "<eos>", "cat", "sat", "<unk>", "dog"))
+
+CONFIGS = {
+    "tslm": RecurrentConfig(cell="tslm", rank=5, embedding=4),
+    "bounded": RecurrentConfig(cell="tslm", variant="bounded", rank=4, embedding=4),
+    "rnn": RecurrentConfig(cell="rnn", rank=4, embedding=4, tied=False),
+    "lstm": RecurrentConfig(cell="lstm", rank=4, embedding=4, layers=2),
+    "mi": RecurrentConfig(cell="mi", rank=4, embedding=4),
+    "mixture": RecurrentConfig(cell="tslm", rank=5, embedding=4, head="mixture", experts=3),
+}
+
+
+@pytest.fixture(params=CONFIGS)
+def model(request) -> RecurrentModel:
+    torch.manual_seed(0)
+    model = RecurrentModel(CONFIGS[request.param], VOCABULARY).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    for layer in range(model.config.layers):
+        model.cell(layer).settle()
+    return model
+
+
+def test_scores_equal_the_distribution_word_by_word(model) -> None:
+    tokens_BT = torch.tensor([[0, 2, 3, 1], [5, 3, 1, 0]])
+    scores_BT, _ = model.score(tokens_BT, model.start(2))
+    state = model.start(2)
+    for t in range(4):
+        distribution_BV = model.predict(state)
+        torch.testing.assert_close(distribution_BV.exp().sum(-1), torch.ones(2))
+        torch.testing.assert_close(scores_BT[:, t], distribution_BV.gather(1, tokens_BT[:, t : t + 1])[:, 0])
+        _, state = model.score(tokens_BT[:, t : t + 1], state)
+
+
+def test_a_text_begins_as_if_eos_had_just_been_read(model) -> None:
+    tokens_BT = torch.tensor([[0, 2]])
+    inputs_TB = torch.tensor([[VOCABULARY.eos_id], [0]])
+    states_TBR, _ = model.read(inputs_TB, model.begin(1))
+    latents = model.latents(states_TBR)
+    from tslm.models.recurrent.heads import log_probabilities
+
+    expected_NV = log_probabilities(*latents, model.output_VM, model.bias)
+    scores_BT, _ = model.score(tokens_BT, model.start(1))
+    torch.testing.assert_close(scores_BT[0], expected_NV.gather(1, tokens_BT.t())[:, 0])
+
+
+def test_dropout_is_off_in_scoring_even_while_training(model) -> None:
+    model.train()
+    tokens_BT = torch.tensor([[0, 2, 3, 1]])
+    first, second = (model.score(tokens_BT, model.start(1))[0] for _ in range(2))
+    assert torch.equal(first, second)
+    assert model.training
+
+
+def test_saved_and_loaded_models_agree(model, tmp_path) -> None:
+    model.save(tmp_path)
+    again = RecurrentModel.load(tmp_path, model.config, VOCABULARY)
+    tokens_BT = torch.tensor([[0, 2, 3, 1]])
+    assert torch.equal(again.score(tokens_BT, again.start(1))[0], model.score(tokens_BT, model.start(1))[0])
+    assert again.parameter_count == model.parameter_count == sum(p.numel() for p in model.parameters())
+
+
+def test_a_damaged_or_misfitting_file_is_named(model, tmp_path) -> None:
+    with pytest.raises(RunError, match="it is missing"):
+        RecurrentModel.load(tmp_path, model.config, VOCABULARY)
+    model.save(tmp_path)
+    larger = Vocabulary((*VOCABULARY.words, "mouse"))
+    with pytest.raises(RunError, match="recipe and vocabulary ask for"):
+        RecurrentModel.load(tmp_path, model.config, larger)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(RunError, match="damaged"):
+        RecurrentModel.load(tmp_path, model.config, VOCABULARY)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rank": 0}, "model.rank = 0 must be 1 or more"),
+        ({"dropout_input": 1.0}, r"model.dropout_input = 1.0 must lie in \[0, 1\)"),
+        ({"experts": 3}, 'needs model.head = "mixture"'),
+        ({"norm_limit": 0.0}, "model.norm_limit = 0.0 must be positive"),
+        ({"variant": "bounded", "norm_limit": 1.0}, "does not bound the state"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, message) -> None:
+    with pytest.raises(RecipeError, match=message):
+        RecurrentConfig(**settings)
+
+
+def test_locked_dropout_drops_the_same_entries_at_every_step() -> None:
+    torch.manual_seed(0)
+    config = RecurrentConfig(rank=4, embedding=4, dropout_input=0.5, dropout_output=0.5, dropout_words=0.3)
+    model = RecurrentModel(config, VOCABULARY).train()
+    ones_TBM = torch.ones(6, 3, 4)
+    dropped_TBM = model._locked(ones_TBM, 0.5)
+    assert (dropped_TBM == dropped_TBM[0]).all()
+    assert set(dropped_TBM.unique().tolist()) == {0.0, 2.0}

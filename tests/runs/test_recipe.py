@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tslm.errors import RecipeError
+from tslm.runs.recipe import TrainConfig, make_recipe, read_recipe, recipe_tables, write_recipe
+
+RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*/*.toml"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_recipe_loads_and_survives_writing(path, tmp_path) -> None:
+    recipe = read_recipe(path)
+    assert recipe.corpus.name == path.parent.name
+    write_recipe(tmp_path / "recipe.toml", recipe)
+    assert read_recipe(tmp_path / "recipe.toml") == recipe
+
+
+def write(tmp_path, text) -> Path:
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    return path
+
+
+def test_overrides_are_read_as_toml_or_as_words(tmp_path) -> None:
+    path = write(tmp_path, '[model]\nkind = "recurrent"\n[train]\nseed = 1\n')
+    changes = [
+        "train.seed=2",
+        "model.cell=lstm",
+        "model.tied=false",
+        "train.learning_rate=1e-2",
+        'corpus.path=["a"]',
+    ]
+    recipe = read_recipe(path, changes)
+    assert recipe.train is not None
+    assert (recipe.train.seed, recipe.train.learning_rate) == (2, 0.01)
+    assert (recipe.model.cell, recipe.model.tied) == ("lstm", False)
+    assert recipe.corpus.path == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[model]\n", "missing key 'model.kind'"),
+        ('[model]\nkind = "kneser"\n', "unknown model.kind 'kneser'"),
+        ('[model]\nkind = "recurrent"\n[trian]\n', r"unknown table \[trian\]: did you mean 'train'"),
+        (
+            '[model]\nkind = "recurrent"\n[train]\nepoch = 1\n',
+            "unknown key 'train.epoch': did you mean 'epochs'",
+        ),
+        ('[model]\nkind = "unigram"\n[train]\n', "is counted, not trained"),
+        ('train = 3\n[model]\nkind = "recurrent"\n', "is not a table"),
+        ('[model\nkind = "recurrent"\n', "cannot read the recipe"),
+    ],
+)
+def test_wrong_recipes_are_named(tmp_path, text, message) -> None:
+    with pytest.raises(RecipeError, match=message):
+        read_recipe(write(tmp_path, text))
+
+
+@pytest.mark.parametrize("name", ["", ".", "x" * 300, "ptb", "recipes"])
+def test_what_is_no_recipe_is_told_in_one_line(name) -> None:
+    with pytest.raises(RecipeError, match="cannot read the recipe"):
+        read_recipe(Path(name))
+
+
+def test_the_projects_own_recipes_go_by_name() -> None:
+    assert read_recipe(Path("ptb/kn5")).kind == "kneser-ney"
+
+
+@pytest.mark.parametrize("override", ["seed=2", "train.seed", "=", "train.=1"])
+def test_wrong_overrides_are_named(tmp_path, override) -> None:
+    with pytest.raises(RecipeError, match="is not of the form"):
+        read_recipe(write(tmp_path, '[model]\nkind = "recurrent"\n'), [override])
+
+
+def test_a_missing_recipe_is_named(tmp_path) -> None:
+    with pytest.raises(RecipeError, match=r"cannot read the recipe .*No such file"):
+        read_recipe(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": 0}, "epochs"),
+        ({"clip": 0.0}, "clip"),
+        ({"warm_up": 1.0}, "warm_up"),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**63}, "seed"),
+    ],
+)
+def test_training_settings_are_checked(settings, message) -> None:
+    with pytest.raises(RecipeError, match=f"train.{message}"):
+        TrainConfig(**settings)
+
+
+def test_every_default_is_written_out() -> None:
+    tables = recipe_tables(make_recipe({"model": {"kind": "recurrent"}}))
+    assert tables["train"]["epochs"] == TrainConfig().epochs
+    assert tables["model"]["kind"] == "recurrent"
