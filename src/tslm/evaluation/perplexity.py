@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from tslm.errors import CorpusError
-from tslm.models.base import LanguageModel
-from tslm.models.recurrent.model import RecurrentModel
+from tslm.errors import CorpusError, UnsupportedError
+from tslm.models.base import LanguageModel, ReadsWindows
 
 Tick = Callable[[int], None]
 """Told how many more tokens have been read."""
@@ -104,15 +102,18 @@ def evaluate(
     )
 
 
-@torch.inference_mode()
 def evaluate_windows(
-    model: RecurrentModel, ids: NDArray[np.int32], length: int, batch_tokens: int = 16384
+    model: LanguageModel[Any], ids: NDArray[np.int32], length: int, batch_tokens: int = 16384
 ) -> float:
     """Return the perplexity with the state started anew every ``length`` tokens: a tensor of order ``length``.
 
     As in training, a window reads the token before each of its targets: its first target is predicted from the one word
     before it, not as if a text began there.
     """
+    if not isinstance(model, ReadsWindows):
+        raise UnsupportedError(
+            f"a model of kind {model.kind!r} reads whole lines and cannot begin in the middle of a text"
+        )
     text = np.concatenate([[model.vocabulary.eos_id], ids]).astype(np.int64)
     batch, nats = max(1, batch_tokens // length), 0.0
     for begin in range(0, len(ids), batch * length):
@@ -124,9 +125,8 @@ def evaluate_windows(
         )
         for tokens in (rows, part[None, whole:]):
             if tokens.shape[0] and tokens.shape[1] > 1:
-                tokens_BT = torch.from_numpy(tokens.copy())
-                log_probability_BT, _ = model.score(tokens_BT, model.unread(len(tokens_BT)))
-                nats -= float(log_probability_BT[:, 1:].double().sum())
+                log_probability_BT, _ = model.score(tokens, model.unread(len(tokens)))
+                nats -= float(log_probability_BT[:, 1:].sum(dtype=np.float64))
     return perplexity(nats, len(ids))
 
 
@@ -136,27 +136,25 @@ def perplexity(nats: float, tokens: int) -> float:
     return math.exp(mean) if mean < 700 else math.inf
 
 
-@torch.inference_mode()
 def _carried(model: LanguageModel[Any], ids: NDArray[np.int32], window: int, tick: Tick | None) -> float:
     state, nats = model.start(1), 0.0
     for begin in range(0, len(ids), window):
-        tokens_BT = torch.from_numpy(ids[begin : begin + window].astype(np.int64)).unsqueeze(0)
+        tokens_BT = ids[None, begin : begin + window]
         log_probability_BT, state = model.score(tokens_BT, state)
-        nats -= float(log_probability_BT.double().sum())
+        nats -= float(log_probability_BT.sum(dtype=np.float64))
         if tick is not None:
             tick(tokens_BT.shape[1])
     return nats
 
 
-@torch.inference_mode()
 def _reset(
     model: LanguageModel[Any], ids: NDArray[np.int32], eos: int, batch_tokens: int, tick: Tick | None
 ) -> float:
     nats = 0.0
     for tokens, lengths in line_batches(ids, eos, batch_tokens):
-        log_probability_BT, _ = model.score(torch.from_numpy(tokens), model.start(len(tokens)))
-        within_BT = torch.arange(tokens.shape[1]) < torch.from_numpy(lengths).unsqueeze(1)
-        nats -= float(log_probability_BT.double()[within_BT].sum())
+        log_probability_BT, _ = model.score(tokens, model.start(len(tokens)))
+        within_BT = np.arange(tokens.shape[1]) < lengths[:, None]
+        nats -= float(log_probability_BT[within_BT].sum(dtype=np.float64))
         if tick is not None:
             tick(int(lengths.sum()))
     return nats

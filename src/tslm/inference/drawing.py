@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from tslm.drawing.sentence import draw_sentence
 from tslm.errors import CorpusError, SizeLimitError
-from tslm.inference.explain import require_tslm
+from tslm.inference.chain import require_tslm
 from tslm.models.base import LanguageModel
 from tslm.models.recurrent.heads import SoftmaxHead
 from tslm.tensors.sentence import sentence_network

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tslm.corpus.vocabulary import EOS
 from tslm.errors import NumberError
@@ -132,9 +130,9 @@ class Generation:
             _Sample(np.random.default_rng([self.sampling.seed, place]), stops) for place in range(number)
         ]
         banned = [word for word in self.sampling.exclude if word in model.vocabulary]
-        self._banned = torch.from_numpy(model.vocabulary.encode(banned).astype(np.int64))
+        self._banned = model.vocabulary.encode(banned)
         # The ids of the words that come before.
-        self.prompt = torch.from_numpy(model.vocabulary.encode(prompt.split()).astype(np.int64))
+        self.prompt = model.vocabulary.encode(prompt.split())
 
     @property
     def reasons(self) -> list[str]:
@@ -143,17 +141,14 @@ class Generation:
 
     def __iter__(self) -> Iterator[list[Draw]]:
         """Draw step by step; whoever stops iterating stops the work."""
-        # Not inference_mode around a yield: it would leak into whoever iterates.
-        with torch.inference_mode():
-            state = self.model.start(len(self._samples))
-            if len(self.prompt):
-                _, state = self.model.score(self.prompt.expand(len(self._samples), -1).contiguous(), state)
+        state = self.model.start(len(self._samples))
+        if len(self.prompt):
+            _, state = self.model.score(np.tile(self.prompt, (len(self._samples), 1)), state)
         for step in range(self.length):
-            with torch.inference_mode():
-                log_probability_BV = self.model.predict(state).double()
-                uniform = np.array([sample.numbers.random() for sample in self._samples])
-                words_B = self._draw(log_probability_BV, uniform)
-                _, state = self.model.score(words_B.unsqueeze(1), state)
+            log_probability_BV = self.model.predict(state).astype(np.float64)
+            uniform = np.array([sample.numbers.random() for sample in self._samples])
+            words_B = self._draw(log_probability_BV, uniform)
+            _, state = self.model.score(words_B[:, None], state)
             draws: list[Draw] = []
             for place, sample in enumerate(self._samples):
                 if not sample.stopped:
@@ -168,42 +163,45 @@ class Generation:
                 return
 
     def _draw(
-        self, log_probability_BV: Float[Tensor, "B V"], uniform_B: NDArray[np.float64]
-    ) -> Int[Tensor, " B"]:
+        self, log_probability_BV: Float[np.ndarray, "B V"], uniform_B: NDArray[np.float64]
+    ) -> Int[np.ndarray, " B"]:
         return draw_words(log_probability_BV, uniform_B, self.sampling, self._banned)
 
 
 def draw_words(
-    log_probability_BV: Float[Tensor, "B V"],
+    log_probability_BV: Float[np.ndarray, "B V"],
     uniform_B: NDArray[np.float64],
     sampling: Sampling,
-    banned: Tensor | None = None,
-) -> Int[Tensor, " B"]:
+    banned: Int[np.ndarray, "X"] | None = None,
+) -> Int[np.ndarray, " B"]:
     """Return a word per row, drawn by inverting the distribution that ``sampling`` leaves at a uniform number.
 
     Raises:
         NumberError: no word is left with a probability above zero.
     """
-    log_BV = log_probability_BV.clone()
+    log_BV = log_probability_BV.copy()
     if banned is not None:
-        log_BV[:, banned] = -torch.inf
-    sorted_BV, order_BV = log_BV.sort(dim=1, descending=True, stable=True)
-    if bool((sorted_BV[:, 0] == -torch.inf).any()):
+        log_BV[:, banned] = -np.inf
+    order_BV = np.argsort(-log_BV, axis=1, kind="stable")
+    sorted_BV = np.take_along_axis(log_BV, order_BV, 1)
+    if bool((sorted_BV[:, 0] == -np.inf).any()):
         raise NumberError("no word is possible here; exclude fewer words, or use a smoothed model")
     if sampling.temperature == 0:
         return order_BV[:, 0]
-    probability_BV = (sorted_BV / sampling.temperature).softmax(dim=1)
+    # Shifted before it is divided: the largest becomes zero, so that no temperature overflows.
+    with np.errstate(over="ignore"):
+        probability_BV = np.exp((sorted_BV - sorted_BV[:, :1]) / sampling.temperature)
     if sampling.top_k:
         probability_BV[:, sampling.top_k :] = 0
     if sampling.top_p < 1:
         before_BV = probability_BV.cumsum(1) - probability_BV
-        probability_BV[before_BV >= sampling.top_p * probability_BV.sum(1, keepdim=True)] = 0
+        probability_BV[before_BV >= sampling.top_p * probability_BV.sum(1, keepdims=True)] = 0
     running_BV = probability_BV.cumsum(1)
-    wanted_B1 = torch.from_numpy(uniform_B).unsqueeze(1) * running_BV[:, -1:]
-    place_B1 = torch.searchsorted(running_BV, wanted_B1, right=True)
+    wanted_B1 = uniform_B[:, None] * running_BV[:, -1:]
+    place_B = (running_BV <= wanted_B1).sum(1)
     # A number that rounds up to the whole belongs to the last possible word.
-    last_B1 = (probability_BV > 0).sum(1, keepdim=True) - 1
-    return order_BV.gather(1, torch.minimum(place_B1, last_B1)).squeeze(1)
+    last_B = (probability_BV > 0).sum(1) - 1
+    return np.take_along_axis(order_BV, np.minimum(place_B, last_B)[:, None], 1)[:, 0]
 
 
 def generate(

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
-from torch import Tensor
 
 from tslm.corpus.sources import Corpus
 from tslm.errors import NumberError
@@ -46,9 +44,7 @@ def tune_mix(
     """
     even = Interpolation(InterpolationConfig(form=form, weights=(1 / len(parts),) * len(parts)), parts)
     if form == "linear":
-        own = [
-            even.ids_of(place, torch.from_numpy(np.array(ids))).int().numpy() for place in range(len(parts))
-        ]
+        own = [even.ids_of(place, ids) for place in range(len(parts))]
         weights = tune_linear(
             np.stack([score_ids(part.model, its, tick=tick) for part, its in zip(parts, own, strict=True)])
         )
@@ -154,7 +150,6 @@ def _tune_log_linear(
     return weights
 
 
-@torch.inference_mode()
 def _derivatives(
     even: Interpolation, weights: NDArray[np.float64], ids: NDArray[np.int32], tick: Tick | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -164,26 +159,24 @@ def _derivatives(
         InterpolationConfig(form="log-linear", weights=tuple(np.maximum(weights, 1e-12).tolist())), even.parts
     )
     width = max(1, min(COLUMNS, len(ids) // 1000))
-    tokens_BT = torch.from_numpy(ids[: len(ids) // width * width].astype(np.int64)).view(width, -1)
-    gradient, curvature = torch.zeros(count).double(), torch.zeros(count, count).double()
-    state = positive.start(width)
-    for tokens_B in tokens_BT.unbind(1):
+    tokens_BT = ids[: len(ids) // width * width].reshape(width, -1)
+    gradient, curvature = np.zeros(count), np.zeros((count, count))
+    state, rows = positive.start(width), np.arange(width)
+    for tokens_B in tokens_BT.T:
         log_KBV = positive.predict_parts(state)
-        probability_BV = positive.mix(log_KBV).softmax(1)
+        mixed_BV = positive.mix(log_KBV)
+        probability_BV = np.exp(mixed_BV - mixed_BV.max(1, keepdims=True))
+        probability_BV /= probability_BV.sum(1, keepdims=True)
         # A word of probability zero has no share in any mean, but 0 · −∞ is not zero.
-        log_KBV = torch.where(probability_BV > 0, log_KBV, 0.0)
+        log_KBV = np.where(probability_BV > 0, log_KBV, 0.0)
         mean_KB = (log_KBV * probability_BV).sum(2)
-        target_KB = log_KBV.gather(2, tokens_B.expand(count, -1).unsqueeze(2)).squeeze(2)
-        if bool((_at(probability_BV, tokens_B) == 0).any()):
+        target_KB = log_KBV[:, rows, tokens_B]
+        if bool((probability_BV[rows, tokens_B] == 0).any()):
             raise NumberError("some word of the text is impossible for one of the models; use a linear mix")
         gradient += (target_KB - mean_KB).sum(1)
-        second_KK = torch.einsum("kbv,jbv,bv->kj", log_KBV, log_KBV, probability_BV)
-        curvature += second_KK - mean_KB @ mean_KB.t()
-        _, state = positive.score_parts(tokens_B.unsqueeze(1), state)
+        weighted_KX = (log_KBV * probability_BV).reshape(count, -1)
+        curvature += weighted_KX @ log_KBV.reshape(count, -1).T - mean_KB @ mean_KB.T
+        _, state = positive.score_parts(tokens_B[:, None], state)
         if tick is not None:
             tick(width)
-    return (gradient / tokens_BT.numel()).numpy(), (curvature / tokens_BT.numel()).numpy()
-
-
-def _at(values_BV: Tensor, words_B: Tensor) -> Tensor:
-    return values_BV.gather(1, words_B.unsqueeze(1)).squeeze(1)
+    return gradient / tokens_BT.size, curvature / tokens_BT.size

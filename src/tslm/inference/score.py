@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from tslm.corpus.text import read_text
@@ -193,7 +192,6 @@ def _encode(model: LanguageModel[Any], words: Sequence[str], number: int) -> NDA
         raise CorpusError(f"line {number}: {error}") from error
 
 
-@torch.inference_mode()
 def _score_batched(
     model: LanguageModel[Any], lines: Sequence[NDArray[np.int32]], batch_tokens: int
 ) -> list[NDArray[np.float64]]:
@@ -209,7 +207,6 @@ def _score_batched(
     return scores
 
 
-@torch.inference_mode()
 def score_ids(
     model: LanguageModel[Any],
     ids: NDArray[np.int32],
@@ -229,15 +226,13 @@ def score_ids(
     scores = np.empty(len(ids))
     for begin in range(0, len(ids), window):
         part = slice(begin, begin + window)
-        tokens_BT = torch.from_numpy(ids[part].astype(np.int64)).unsqueeze(0)
-        log_probability_BT, state = model.score(tokens_BT, state)
-        scores[part] = log_probability_BT[0].double().numpy()
+        log_probability_BT, state = model.score(ids[None, part], state)
+        scores[part] = log_probability_BT[0]
         if tick is not None:
-            tick(tokens_BT.shape[1])
+            tick(log_probability_BT.shape[1])
     return scores
 
 
-@torch.inference_mode()
 def _score_carried(
     model: LanguageModel[Any], lines: Sequence[NDArray[np.int32]], state: Any, batch_tokens: int
 ) -> tuple[list[NDArray[np.float64]], Any]:
@@ -254,8 +249,7 @@ def _score_windows(
     width = max(1, batch_tokens // len(tokens))
     for begin in range(0, tokens.shape[1], width):
         part = slice(begin, begin + width)
-        log_probability_BT, state = model.score(torch.from_numpy(tokens[:, part]), state)
-        values[:, part] = log_probability_BT.double().numpy()
+        values[:, part], state = model.score(tokens[:, part], state)
     return values, state
 
 

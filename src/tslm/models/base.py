@@ -1,17 +1,20 @@
-"""The one protocol that joins all models, and the legend of shapes.
+"""The one protocol that joins all models, its small companions, and the legend of shapes.
 
 Shapes: B batch, T time, V vocabulary, M embedding, R rank or hidden size, K mixture, N order.
+
+The protocol speaks NumPy: whoever scores, generates or measures needs no PyTorch, and an n-gram model never loads it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 from jaxtyping import Float, Int
-from torch import Tensor
 
+from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
 
 StateT = TypeVar("StateT")
@@ -27,9 +30,9 @@ class LanguageModel(ABC, Generic[StateT]):
     Example:
         >>> model = tslm.load("runs/ptb-kn5")
         >>> state = model.start(1)
-        >>> log_probability_BT, state = model.score(torch.tensor([[11, 7, 2]]), state)
-        >>> model.predict(state).exp().sum()  # every next-word distribution sums to one
-        tensor([1.])
+        >>> log_probability_BT, state = model.score(np.array([[11, 7, 2]]), state)
+        >>> np.exp(model.predict(state)).sum()  # every next-word distribution sums to one
+        1.0
     """
 
     kind: ClassVar[str]
@@ -42,7 +45,9 @@ class LanguageModel(ABC, Generic[StateT]):
         """Return the state at the beginning of ``batch`` texts."""
 
     @abstractmethod
-    def score(self, tokens_BT: Int[Tensor, "B T"], state: StateT) -> tuple[Float[Tensor, "B T"], StateT]:
+    def score(
+        self, tokens_BT: Int[np.ndarray, "B T"], state: StateT
+    ) -> tuple[Float[np.ndarray, "B T"], StateT]:
         """Return ln p(token | all tokens before it) for each given token, and the state after the last.
 
         The first column is predicted from ``state``. Impossible words give -inf. Implementations do not form a
@@ -50,7 +55,7 @@ class LanguageModel(ABC, Generic[StateT]):
         """
 
     @abstractmethod
-    def predict(self, state: StateT) -> Float[Tensor, "B V"]:
+    def predict(self, state: StateT) -> Float[np.ndarray, "B V"]:
         """Return ln p(next word) for every word of the vocabulary."""
 
     @property
@@ -75,3 +80,31 @@ class LanguageModel(ABC, Generic[StateT]):
         Raises:
             RunError: a file is missing, damaged or does not fit the config.
         """
+
+
+@runtime_checkable
+class Estimated(Protocol):
+    """A model that is counted from a text at one go, without gradients."""
+
+    @classmethod
+    def fit(cls, config: Any, corpus: Corpus) -> LanguageModel[Any]:
+        """Estimate the model from a corpus."""
+        ...
+
+
+@runtime_checkable
+class ReadsWindows(Protocol):
+    """A model that can begin in the middle of a text, as a window of training does."""
+
+    def unread(self, batch: int) -> Any:
+        """Return the state before any word is read; it predicts nothing yet."""
+        ...
+
+
+@runtime_checkable
+class HasNetwork(Protocol):
+    """A model that may be a network of tensors, which can then be contracted, cut and drawn."""
+
+    def chain(self) -> Any | None:
+        """Return the recurrence whose states are a chain of tensors, or None where there is none."""
+        ...

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import tomli_w
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from numpy.typing import NDArray
 
 from tslm.config import check, read_config, write_config
-from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
-from tslm.errors import RecipeError, RunError, UnsupportedError
+from tslm.errors import RecipeError, RunError
 from tslm.files import write_text
 from tslm.models.base import LanguageModel
 from tslm.models.registry import config_class, model_class
@@ -89,74 +88,70 @@ class Interpolation(LanguageModel[tuple[Any, ...]]):
         self._ids = [
             _translate(self.vocabulary, part.model.vocabulary, place) for place, part in enumerate(parts)
         ]
-        self._log_weights = torch.tensor(config.weights, dtype=torch.float64).log()
-
-    @classmethod
-    def fit(cls, config: InterpolationConfig, corpus: Corpus) -> Interpolation:
-        """Refuse: a mix is made of finished models."""
-        raise UnsupportedError(
-            "a mix is made of finished models, not estimated from a text: use tslm compare RUN RUN --mix linear --out"
-        )
+        with np.errstate(divide="ignore"):
+            self._log_weights = np.log(np.array(config.weights))
 
     def start(self, batch: int) -> tuple[Any, ...]:
         """Start each part."""
         return tuple(part.model.start(batch) for part in self.parts)
 
     def score(
-        self, tokens_BT: Int[Tensor, "B T"], state: tuple[Any, ...]
-    ) -> tuple[Float[Tensor, "B T"], tuple[Any, ...]]:
+        self, tokens_BT: Int[np.ndarray, "B T"], state: tuple[Any, ...]
+    ) -> tuple[Float[np.ndarray, "B T"], tuple[Any, ...]]:
         """Mix the parts' probabilities of each token; a log-linear mix needs all words' for its normaliser."""
         if self.config.form == "linear":
             scores_KBT, state = self.score_parts(tokens_BT, state)
             return self.mix(scores_KBT), state
-        columns: list[Tensor] = []
-        for tokens_B in tokens_BT.unbind(1):
-            columns.append(self.predict(state).gather(1, tokens_B.long().unsqueeze(1)))
-            _, state = self.score_parts(tokens_B.unsqueeze(1), state)
-        return torch.cat(columns, 1), state
+        scores_BT = np.empty(tokens_BT.shape)
+        for place, tokens_B in enumerate(tokens_BT.T):
+            scores_BT[:, place] = np.take_along_axis(self.predict(state), tokens_B[:, None], 1)[:, 0]
+            _, state = self.score_parts(tokens_B[:, None], state)
+        return scores_BT, state
 
-    def predict(self, state: tuple[Any, ...]) -> Float[Tensor, "B V"]:
+    def predict(self, state: tuple[Any, ...]) -> Float[np.ndarray, "B V"]:
         """Return ln p(next word) of the mix for every word."""
         mixed_BV = self.mix(self.predict_parts(state))
         if self.config.form == "linear":
             return mixed_BV
-        normaliser_B1 = mixed_BV.logsumexp(1, keepdim=True)
+        normaliser_B1 = _log_sum(mixed_BV, axis=1)[:, None]
         # Where the parts agree on no word at all, none is possible.
-        return torch.where(normaliser_B1 == -torch.inf, mixed_BV, mixed_BV - normaliser_B1)
+        return mixed_BV - np.where(normaliser_B1 == -np.inf, 0.0, normaliser_B1)
 
-    def ids_of(self, place: int, tokens: Int[Tensor, "*T"]) -> Int[Tensor, "*T"]:
+    def ids_of(self, place: int, tokens: Int[np.ndarray, "*T"]) -> Int[np.ndarray, "*T"]:
         """Return the ids that a part has for words given by the mix's own ids."""
         ids_V = self._ids[place]
-        return tokens.long() if ids_V is None else ids_V[tokens.long()]
+        return tokens if ids_V is None else ids_V[tokens]
 
     def score_parts(
-        self, tokens_BT: Int[Tensor, "B T"], state: tuple[Any, ...]
-    ) -> tuple[Float[Tensor, "K B T"], tuple[Any, ...]]:
+        self, tokens_BT: Int[np.ndarray, "B T"], state: tuple[Any, ...]
+    ) -> tuple[Float[np.ndarray, "K B T"], tuple[Any, ...]]:
         """Return each part's own ln p of the tokens, and the state after them."""
         results = [
             part.model.score(self.ids_of(place, tokens_BT), own)
             for place, (part, own) in enumerate(zip(self.parts, state, strict=True))
         ]
-        return torch.stack([scores.double() for scores, _ in results]), tuple(after for _, after in results)
+        return np.stack([scores.astype(np.float64) for scores, _ in results]), tuple(
+            after for _, after in results
+        )
 
-    def predict_parts(self, state: tuple[Any, ...]) -> Float[Tensor, "K B V"]:
+    def predict_parts(self, state: tuple[Any, ...]) -> Float[np.ndarray, "K B V"]:
         """Return each part's own ln p of every next word, in the order of the mix's vocabulary."""
-        return torch.stack(
+        predicted = [part.model.predict(own) for part, own in zip(self.parts, state, strict=True)]
+        return np.stack(
             [
-                part.model.predict(own).double()
-                if ids_V is None
-                else part.model.predict(own).double()[:, ids_V]
-                for part, ids_V, own in zip(self.parts, self._ids, state, strict=True)
+                (log_BV if ids_V is None else log_BV[:, ids_V]).astype(np.float64)
+                for log_BV, ids_V in zip(predicted, self._ids, strict=True)
             ]
         )
 
-    def mix(self, log_KX: Float[Tensor, "K *X"]) -> Float[Tensor, "*X"]:
+    def mix(self, log_KX: Float[np.ndarray, "K *X"]) -> Float[np.ndarray, "*X"]:
         """Return ln Σ λ p, or Σ λ ln p (not normalised)."""
-        weights = self._log_weights.view(-1, *[1] * (log_KX.ndim - 1))
+        weights = self._log_weights.reshape(-1, *[1] * (log_KX.ndim - 1))
         if self.config.form == "linear":
-            return (log_KX + weights).logsumexp(0)
+            return _log_sum(log_KX + weights, axis=0)
         # A part of weight zero says nothing, not even that a word is impossible.
-        return torch.where(weights == -torch.inf, 0.0, weights.exp() * log_KX).sum(0)
+        with np.errstate(invalid="ignore"):
+            return np.where(weights == -np.inf, 0.0, np.exp(weights) * log_KX).sum(0)
 
     @property
     def parameter_count(self) -> int:
@@ -197,7 +192,15 @@ def _load_part(home: Path) -> Part:
     return Part(model_class(kind).load(home, config, Vocabulary.load(home / "vocabulary.txt")), config)
 
 
-def _translate(words: Vocabulary, own: Vocabulary, place: int) -> Int[Tensor, " V"] | None:
+def _log_sum(log: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """Return ln Σ exp along an axis; -inf where every term is."""
+    largest = log.max(axis, keepdims=True)
+    largest = np.where(largest == -np.inf, 0.0, largest)
+    with np.errstate(divide="ignore"):
+        return np.log(np.exp(log - largest).sum(axis)) + largest.squeeze(axis)
+
+
+def _translate(words: Vocabulary, own: Vocabulary, place: int) -> NDArray[np.int64] | None:
     """Return a part's id of each word of the mix, or None where the ids are the same."""
     if own == words:
         return None
@@ -207,4 +210,4 @@ def _translate(words: Vocabulary, own: Vocabulary, place: int) -> Int[Tensor, " 
             f"models 1 and {place + 1} know different words ({len(differing)} of them, such as {min(differing)!r}); "
             "only models over the same vocabulary can be mixed"
         )
-    return torch.tensor([own.ids[word] for word in words.words])
+    return np.array([own.ids[word] for word in words.words])

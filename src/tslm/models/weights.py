@@ -12,8 +12,7 @@ from torch import Tensor
 
 from tslm.errors import RunError
 from tslm.files import whole
-
-WEIGHTS = "model.safetensors"
+from tslm.models.arrays import WEIGHTS
 
 
 def save_weights(

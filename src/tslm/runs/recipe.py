@@ -113,8 +113,8 @@ class Recipe:
 
 
 def is_trained(kind: str) -> bool:
-    """Whether a kind of model is trained by gradients; the others have a ``fit``."""
-    return not hasattr(model_class(kind), "fit")
+    """Whether a kind of model is trained by gradients; the others are counted, mixed or imported."""
+    return hasattr(model_class(kind), "begin")
 
 
 def read_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:

@@ -19,7 +19,7 @@ from tslm.corpus.reading import encode_file
 from tslm.corpus.sources import Corpus, open_corpus
 from tslm.errors import CorpusError, RunError
 from tslm.evaluation.perplexity import Tick, evaluate, evaluate_windows
-from tslm.models.base import LanguageModel
+from tslm.models.base import Estimated, LanguageModel
 from tslm.models.recurrent import kernel
 from tslm.models.recurrent.model import RecurrentModel
 from tslm.models.registry import model_class
@@ -133,7 +133,13 @@ def _train(recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: 
             length = recipe.train.window
             progress["valid_windows"] = evaluate_windows(model, corpus.splits["valid"], length)
     else:
-        model = model_class(recipe.kind).fit(recipe.model, corpus)  # type: ignore[attr-defined]
+        estimated = model_class(recipe.kind)
+        if not issubclass(estimated, Estimated):
+            raise RunError(
+                f"a model of kind {recipe.kind!r} is made of finished models or read from a file, not estimated from a "
+                "text: use tslm compare RUN RUN --mix linear --out, or tslm arpa import"
+            )
+        model = estimated.fit(recipe.model, corpus)
         seconds = time.perf_counter() - began
         model.save(folder)
     splits = ("valid", "test") if recipe.train is None or recipe.train.test else ("valid",)

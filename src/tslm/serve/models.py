@@ -10,8 +10,9 @@ from typing import Any
 from tslm.corpus.vocabulary import EOS, UNK
 from tslm.errors import RunError, TslmError
 from tslm.evaluation.perplexity import perplexity
+from tslm.inference.chain import require_tslm
 from tslm.inference.drawing import LONGEST, draw_model
-from tslm.inference.explain import describe_explanation, describe_word, explain, explain_words, require_tslm
+from tslm.inference.explain import describe_explanation, describe_word, explain, explain_words
 from tslm.inference.generate import Generation, Sampling
 from tslm.inference.score import finite
 from tslm.models.base import LanguageModel

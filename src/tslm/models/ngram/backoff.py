@@ -8,22 +8,18 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
-from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariableType]
-from torch import Tensor
+from numpy.typing import NDArray
 
 from tslm.config import check
-from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import UNK, Vocabulary
-from tslm.errors import RunError, ShapeError, UnsupportedError
-from tslm.files import whole
+from tslm.errors import RunError, ShapeError
+from tslm.models.arrays import WEIGHTS, map_arrays, save_arrays
 from tslm.models.base import LanguageModel
 from tslm.models.ngram.blanks import Pattern, Span
 from tslm.models.ngram.filling import ContractedPattern, fill_blanks
 from tslm.models.ngram.smoothing import BackoffTable
 from tslm.models.ngram.trie import MISSING, ROOT, NgramTrie
-from tslm.models.weights import WEIGHTS, load_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +33,7 @@ class BackoffConfig:
         check(self.order >= 1, f"model.order = {self.order} must be 1 or more")
 
 
-class BackoffModel(LanguageModel[Tensor]):
+class BackoffModel(LanguageModel[NDArray[np.int64]]):
     """An n-gram model. Its state is the longest known history of the line, as a node of the tree.
 
     A line begins at ``start`` and ends with ``<eos>``, after which the state is ``start`` again; so
@@ -45,8 +41,8 @@ class BackoffModel(LanguageModel[Tensor]):
 
     Example:
         >>> model = KneserNey.fit(KneserNeyConfig(order=5), corpus)
-        >>> ids = torch.as_tensor(model.vocabulary.encode_line("the cat sat"))
-        >>> log_probability, state = model.score(ids[None].long(), model.start(1))
+        >>> ids = model.vocabulary.encode_line("the cat sat")
+        >>> log_probability, state = model.score(ids[None], model.start(1))
     """
 
     kind: ClassVar[str] = "backoff"
@@ -59,14 +55,6 @@ class BackoffModel(LanguageModel[Tensor]):
             )
         self.table = table
         self.vocabulary = vocabulary
-
-    @classmethod
-    def fit(cls, config: Any, corpus: Corpus) -> BackoffModel:
-        """Estimate the model from a corpus, where its kind is one that is estimated."""
-        raise UnsupportedError(
-            f"a model of kind {cls.kind!r} comes from a file and is not estimated: use tslm arpa import, or "
-            "give kind = 'kneser-ney'"
-        )
 
     @property
     def order(self) -> int:
@@ -83,13 +71,13 @@ class BackoffModel(LanguageModel[Tensor]):
         """How much memory (or mapped file) the arrays take."""
         return self.table.trie.byte_count + self.table.log_probability.nbytes + self.table.log_weight.nbytes
 
-    def start(self, batch: int) -> Tensor:
+    def start(self, batch: int) -> Int[np.ndarray, "B"]:
         """Return the state at the beginning of ``batch`` lines."""
-        return torch.full((batch,), self.table.trie.begin if self.order > 1 else ROOT)
+        return np.full(batch, self.table.trie.begin if self.order > 1 else ROOT, np.int64)
 
     def score(
-        self, tokens_BT: Int[Tensor, "B T"], state: Int[Tensor, "B"]
-    ) -> tuple[Float[Tensor, "B T"], Int[Tensor, "B"]]:
+        self, tokens_BT: Int[np.ndarray, "B T"], state: Int[np.ndarray, "B"]
+    ) -> tuple[Float[np.ndarray, "B T"], Int[np.ndarray, "B"]]:
         """Return ln p of each token given the words of its line before it, and the state after the last.
 
         All tokens are looked up together, order by order: the n-gram that ends at a token is the (n−1)-gram
@@ -97,10 +85,10 @@ class BackoffModel(LanguageModel[Tensor]):
         """
         trie, table = self.table.trie, self.table
         B, T = tokens_BT.shape
-        chain_NB = trie.chain(state.numpy())
+        chain_NB = trie.chain(state)
         # Column 0 stands for the word before the first token.
         tokens = np.zeros((B, T + 1), np.int64)
-        tokens[:, 1:] = tokens_BT.numpy()
+        tokens[:, 1:] = tokens_BT
         tokens = tokens.reshape(-1)
         self._check_ids(tokens)
         eos = tokens == self.vocabulary.eos_id
@@ -122,12 +110,12 @@ class BackoffModel(LanguageModel[Tensor]):
             log_probability[places[~known]] += table.log_weight[histories[places[~known] - 1]]
             log_probability[places[known]] = table.log_probability[found[known]]
             after_eos = MISSING
-        return torch.as_tensor(log_probability.reshape(B, T + 1)[:, 1:]), torch.as_tensor(state_B)
+        return log_probability.reshape(B, T + 1)[:, 1:], state_B
 
-    def predict(self, state: Int[Tensor, "B"]) -> Float[Tensor, "B V"]:
+    def predict(self, state: Int[np.ndarray, "B"]) -> Float[np.ndarray, "B V"]:
         """Return ln p(next word) for every word after each history."""
         trie, table = self.table.trie, self.table
-        chain_NB = trie.chain(state.numpy())
+        chain_NB = trie.chain(state)
         size = trie.vocabulary_size
         log_BV = np.repeat(table.log_probability[None, 1 : size + 1], len(state), axis=0)
         for histories in chain_NB[1:]:
@@ -135,7 +123,7 @@ class BackoffModel(LanguageModel[Tensor]):
             log_BV[rows] += table.log_weight[histories[rows], None]
             edges, owners = trie.edges(histories[rows])
             log_BV[rows[owners], trie.last_words(edges)] = table.log_probability[edges]
-        return torch.as_tensor(log_BV)
+        return log_BV
 
     def fill(
         self, pattern: Pattern, *, span: Span = "sentence", exclude: Sequence[int] = ()
@@ -145,17 +133,12 @@ class BackoffModel(LanguageModel[Tensor]):
 
     def save(self, folder: Path) -> None:
         """Write the arrays to ``model.safetensors``, where they can be mapped without being read."""
-        with whole(folder / WEIGHTS) as temporary:
-            # save_file streams large arrays, but makes a file that only its owner may read.
-            temporary.touch()
-            mode = temporary.stat().st_mode
-            save_file(self._arrays(), temporary)
-            temporary.chmod(mode)
+        save_arrays(folder, self._arrays())
 
     @classmethod
     def load(cls, folder: Path, config: Any, vocabulary: Vocabulary) -> BackoffModel:
         """Map the arrays that ``save`` wrote; nothing is read before it is needed."""
-        arrays = {name: tensor.numpy() for name, tensor in load_weights(folder).items()}
+        arrays = map_arrays(folder)
         try:
             trie = NgramTrie(
                 vocabulary_size=int(arrays["first_children"][1]) - 2,

@@ -181,9 +181,13 @@ class CompressedModel(LanguageModel[Tensor]):
         return start_history(batch, self.order, self.vocabulary)
 
     def score(
-        self, tokens_BT: Int[Tensor, "B T"], state: Int[Tensor, "B H"]
-    ) -> tuple[Float[Tensor, "B T"], Int[Tensor, "B H"]]:
+        self, tokens_BT: Int[np.ndarray, "B T"], state: Int[Tensor, "B H"]
+    ) -> tuple[Float[np.ndarray, "B T"], Int[Tensor, "B H"]]:
         """Return ln p of each token; equal histories are worked out once."""
+        scores_BT, after = self._score(torch.from_numpy(tokens_BT.astype(np.int64)), state)
+        return scores_BT.numpy(), after
+
+    def _score(self, tokens_BT: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         tensor_BT = self._tensor_probability(tokens_BT, state)
         mixed_BT = self.weight * tensor_BT + (1 - self.weight) * self.unigram_V[tokens_BT]
         windows = read_windows(tokens_BT, state, self.vocabulary.eos_id)
@@ -193,11 +197,11 @@ class CompressedModel(LanguageModel[Tensor]):
         )
         return mixed_BT.log(), after
 
-    def predict(self, state: Int[Tensor, "B H"]) -> Float[Tensor, "B V"]:
+    def predict(self, state: Int[Tensor, "B H"]) -> Float[np.ndarray, "B V"]:
         """Return ln p of every word after each history."""
         rows_BC = self.read_rows(self.class_V[state])
         words_BV = rows_BC[:, self.class_V] * self.within_V
-        return (self.weight * words_BV + (1 - self.weight) * self.unigram_V).log()
+        return (self.weight * words_BV + (1 - self.weight) * self.unigram_V).log().numpy()
 
     def read_rows(self, classes_BH: Int[Tensor, "B H"]) -> Float[Tensor, "B C"]:
         """Eq. 15. Return p(next class | classes of the history): the row of T̂, scaled back, clipped, normalised."""

@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import torch
 from jaxtyping import Float, Float64, Int
-from torch import Tensor
 
 from tslm.config import check
 from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
+from tslm.models.arrays import map_arrays, save_arrays
 from tslm.models.base import LanguageModel
-from tslm.models.weights import load_weights, save_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +37,7 @@ class Unigram(LanguageModel[int]):
 
     kind: ClassVar[str] = "unigram"
 
-    def __init__(self, vocabulary: Vocabulary, log_probability_V: Float64[Tensor, " V"]) -> None:
+    def __init__(self, vocabulary: Vocabulary, log_probability_V: Float64[np.ndarray, " V"]) -> None:
         self.vocabulary = vocabulary
         self.log_probability_V = log_probability_V
 
@@ -47,20 +45,21 @@ class Unigram(LanguageModel[int]):
     def fit(cls, config: UnigramConfig, corpus: Corpus) -> Unigram:
         """Count the words of the training split."""
         size = len(corpus.vocabulary)
-        counts_V = torch.from_numpy(np.bincount(corpus.splits["train"], minlength=size)).double() + config.add
-        return cls(corpus.vocabulary, (counts_V / counts_V.sum()).log())
+        counts_V = np.bincount(corpus.splits["train"], minlength=size) + config.add
+        with np.errstate(divide="ignore"):  # a word unseen in train is impossible
+            return cls(corpus.vocabulary, np.log(counts_V / counts_V.sum()))
 
     def start(self, batch: int) -> int:
         """Return the batch size: there is nothing else to remember."""
         return batch
 
-    def score(self, tokens_BT: Int[Tensor, "B T"], state: int) -> tuple[Float[Tensor, "B T"], int]:
+    def score(self, tokens_BT: Int[np.ndarray, "B T"], state: int) -> tuple[Float[np.ndarray, "B T"], int]:
         """Look each token up."""
-        return self.log_probability_V[tokens_BT.long()], state
+        return self.log_probability_V[tokens_BT], state
 
-    def predict(self, state: int) -> Float[Tensor, "B V"]:
+    def predict(self, state: int) -> Float[np.ndarray, "B V"]:
         """Return the one distribution, once per text."""
-        return self.log_probability_V.expand(state, -1)
+        return np.broadcast_to(self.log_probability_V, (state, len(self.log_probability_V)))
 
     @property
     def parameter_count(self) -> int:
@@ -69,13 +68,13 @@ class Unigram(LanguageModel[int]):
 
     def save(self, folder: Path) -> None:
         """Write ``model.safetensors``."""
-        save_weights(folder, {"log_probability": self.log_probability_V})
+        save_arrays(folder, {"log_probability": self.log_probability_V})
 
     @classmethod
     def load(cls, folder: Path, config: UnigramConfig, vocabulary: Vocabulary) -> Unigram:
         """Read ``model.safetensors``."""
-        shapes = {"log_probability": (torch.float64, (len(vocabulary),))}
-        return cls(vocabulary, load_weights(folder, shapes)["log_probability"])
+        shapes = {"log_probability": ("float64", (len(vocabulary),))}
+        return cls(vocabulary, map_arrays(folder, shapes)["log_probability"])
 
 
 class Uniform(Unigram):
@@ -87,7 +86,7 @@ class Uniform(Unigram):
     def fit(cls, config: UniformConfig, corpus: Corpus) -> Unigram:  # type: ignore[override]
         """Take the size of the vocabulary, and nothing else, from the corpus."""
         size = len(corpus.vocabulary)
-        return cls(corpus.vocabulary, torch.full((size,), 1 / size, dtype=torch.float64).log())
+        return cls(corpus.vocabulary, np.full(size, np.log(1 / size)))
 
     @property
     def parameter_count(self) -> int:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -192,7 +193,7 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
     def start(self, batch: int) -> RecurrentState:
         """A text begins as if an ``<eos>`` had just been read."""
         inputs_TB = torch.full((1, batch), self.vocabulary.eos_id)
-        with _evaluating(self), torch.no_grad():
+        with _evaluating(self), torch.inference_mode():
             states_TBR, cells = self.read(inputs_TB, self.begin(batch))
         return RecurrentState(cells, states_TBR[-1])
 
@@ -201,25 +202,25 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
         return RecurrentState(self.begin(batch), self.bias.new_zeros(batch, self.config.rank))
 
     def score(
-        self, tokens_BT: Int[Tensor, "B T"], state: RecurrentState
-    ) -> tuple[Float[Tensor, "B T"], RecurrentState]:
+        self, tokens_BT: Int[np.ndarray, "B T"], state: RecurrentState
+    ) -> tuple[Float[np.ndarray, "B T"], RecurrentState]:
         """Read all tokens; predict each from the state before it, with the full softmax."""
         B, T = tokens_BT.shape
-        tokens_TB = tokens_BT.t().long().contiguous()
-        with _evaluating(self), torch.no_grad():
+        tokens_TB = torch.from_numpy(np.ascontiguousarray(tokens_BT.T, np.int64))
+        with _evaluating(self), torch.inference_mode():
             states_TBR, cells = self.read(tokens_TB, state.cells)
             before_TBR = torch.cat([state.output_BR.unsqueeze(0), states_TBR[:-1]])
             latents_NKM, log_prior_NK = self.head(before_TBR.flatten(0, 1))
             scores_N = score_targets(
                 latents_NKM, log_prior_NK, self.output_VM, self.bias, tokens_TB.flatten()
             )
-        return scores_N.view(T, B).t(), RecurrentState(cells, states_TBR[-1])
+        return scores_N.view(T, B).t().numpy(), RecurrentState(cells, states_TBR[-1])
 
-    def predict(self, state: RecurrentState) -> Float[Tensor, "B V"]:
+    def predict(self, state: RecurrentState) -> Float[np.ndarray, "B V"]:
         """Return ln p of every next word."""
-        with _evaluating(self), torch.no_grad():
+        with _evaluating(self), torch.inference_mode():
             latents_NKM, log_prior_NK = self.head(state.output_BR)
-            return log_probabilities(latents_NKM, log_prior_NK, self.output_VM, self.bias)
+            return log_probabilities(latents_NKM, log_prior_NK, self.output_VM, self.bias).numpy()
 
     @property
     def parameter_count(self) -> int:
@@ -240,6 +241,11 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
         for layer in range(config.layers):
             model.cell(layer).settle()
         return model.eval()
+
+    def chain(self) -> TslmCell | None:
+        """Return the first cell where it is a TSLM: its states are a chain of tensors."""
+        cell = self.cell(0)
+        return cell if isinstance(cell, TslmCell) else None
 
     def cell(self, layer: int) -> Cell:
         """Return one of the cells, the first being nearest to the words."""

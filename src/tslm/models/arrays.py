@@ -1,0 +1,87 @@
+"""``model.safetensors`` as NumPy arrays, without PyTorch: written whole, mapped when read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariableType]
+
+from tslm.errors import RunError
+from tslm.files import whole
+
+WEIGHTS = "model.safetensors"
+"""The file of a model's numbers in its run folder."""
+
+_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1"} | {
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "u1",
+    "BOOL": "?",
+}
+
+
+def save_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write named arrays, whole or not at all."""
+    with whole(folder / WEIGHTS) as temporary:
+        # save_file streams large arrays, but makes a file that only its owner may read.
+        temporary.touch()
+        mode = temporary.stat().st_mode
+        save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
+        temporary.chmod(mode)
+
+
+def map_arrays(
+    folder: Path, expected: Mapping[str, tuple[str, tuple[int, ...]]] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Map the named arrays that ``save_arrays`` wrote; nothing is read before it is needed.
+
+    Args:
+        folder: the run folder.
+        expected: the type (``"float64"``) and shape each array must have; None takes what is there.
+
+    Raises:
+        RunError: the file is missing, cut short or damaged, or an array is missing or of another shape.
+    """
+    path = folder / WEIGHTS
+    try:
+        with safe_open(path, framework="numpy"):  # checks header, offsets and length
+            pass
+        arrays = _map(path)
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        reason = "it is missing" if not path.exists() else f"it is damaged ({error})"
+        raise RunError(
+            f"cannot read {path}: {reason}; train the model again or copy the whole folder"
+        ) from error
+    for name, (dtype, shape) in (expected or {}).items():
+        if name not in arrays:
+            raise RunError(
+                f"{path} lacks {name!r} of shape {shape}; it was written for another kind of model"
+            )
+        found = arrays[name]
+        if found.shape != shape or found.dtype != dtype:
+            raise RunError(
+                f"{path}: {name!r} is {found.dtype} of shape {found.shape}, "
+                f"but recipe and vocabulary ask for {dtype} of shape {shape}"
+            )
+    return arrays
+
+
+def _map(path: Path) -> dict[str, NDArray[Any]]:
+    """Return views of one mapping of the file: its header is a length and JSON, the arrays follow."""
+    data = np.memmap(path, np.uint8, mode="r")
+    begin = 8 + int.from_bytes(data[:8].tobytes(), "little")
+    header: dict[str, Any] = json.loads(data[8:begin].tobytes())
+    arrays: dict[str, NDArray[Any]] = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            first, last = entry["data_offsets"]
+            part = np.asarray(data[begin + first : begin + last])
+            arrays[name] = part.view(_TYPES[entry["dtype"]]).reshape(entry["shape"])
+    return arrays
