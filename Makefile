@@ -1,18 +1,26 @@
 # make demo: the main job on the embedded corpus.  make test: the tests.  make check: format, lint and types.
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# What the library needs, and what only those who work on it need (compilers run, browsers' drivers come).
+LIBRARY := .venv/.library
 READY := .venv/.ready
 
 .PHONY: demo test check format results clean
 .DEFAULT_GOAL := demo
 
-$(READY): pyproject.toml constraints.txt
+$(LIBRARY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@echo "installing into .venv (a few minutes the first time)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@echo "installing tslm into .venv (a minute or two the first time)"
+	@$(INSTALL) -e .
 	@touch $@
 
-demo: $(READY)
+$(READY): $(LIBRARY)
+	@echo "installing what the tests need (a few minutes the first time)"
+	@$(INSTALL) -e ".[dev]"
+	@touch $@
+
+demo: $(LIBRARY)
 	@$(BIN)/tslm demo
 
 test: $(READY)

@@ -77,12 +77,13 @@ def fresh_run(folder: Path) -> str:
     """Write a run folder of an untrained model: the cost of an answer does not depend on what was learnt."""
     from tslm.corpus.sources import CorpusConfig
     from tslm.corpus.vocabulary import EOS, UNK, Vocabulary
+    from tslm.models.recurrent.cells.tslm import TslmConfig
     from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
     from tslm.runs.folder import prepare_folder
     from tslm.runs.recipe import Recipe, TrainConfig
     from tslm.training.objective import ObjectiveConfig
 
-    config = RecurrentConfig(rank=64, embedding=64, variant="bounded")
+    config = RecurrentConfig(rank=64, embedding=64, cell=TslmConfig(variant="bounded"))
     recipe = Recipe(
         corpus=CorpusConfig(),
         kind="recurrent",

@@ -71,10 +71,11 @@ path = ["{text}"]
 
 [model]
 kind = "recurrent"
-cell = "{cell}"
-variant = "{variant}"
 rank = 12
 embedding = 10
+
+[model.cell]
+{cell}
 
 [train]
 epochs = 2
@@ -102,7 +103,7 @@ discount_fallback = [0.5, 1.0, 1.5]
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> dict[str, Path]:
-    """Run folders of real, small models of a few English words: ``kn``, ``tslm`` (exact), ``normalised``, ``lstm``."""
+    """Run folders of real, small models of a few English words: ``kn``, ``tslm`` and ``gated`` (exact), and more."""
     from tslm.runs.run import train
 
     folder = tmp_path_factory.mktemp("runs")
@@ -115,16 +116,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> dict[s
     lines += [f"the rare{number} sat on the mat" for number in range(20)]
     (folder / "text.txt").write_text("\n".join(lines) + "\n")
     found: dict[str, Path] = {}
-    for name, cell, variant in (
-        ("kn", "", ""),
-        ("tslm", "tslm", "bounded"),
-        ("normalised", "tslm", "normalised"),
-        ("lstm", "lstm", "pure"),
+    for name, cell in (
+        ("kn", ""),
+        ("tslm", 'kind = "tslm"\nvariant = "bounded"'),
+        ("normalised", 'kind = "tslm"\nvariant = "normalised"'),
+        ("gated", 'kind = "gated"'),
+        ("lstm", 'kind = "lstm"'),
     ):
         recipe = SMALL_RECURRENT if cell else SMALL_COUNTED
-        (folder / f"{name}.toml").write_text(
-            recipe.format(text=folder / "text.txt", cell=cell, variant=variant)
-        )
+        (folder / f"{name}.toml").write_text(recipe.format(text=folder / "text.txt", cell=cell))
         found[name] = folder / name
         train(folder / f"{name}.toml", found[name])
     return found

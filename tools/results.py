@@ -14,6 +14,7 @@ from typing import Any
 
 from tslm.errors import CorpusError, RunError
 from tslm.files import write_text
+from tslm.models.recurrent.flat import nest
 from tslm.paper.document import write_report
 from tslm.paper.findings import make_claims
 from tslm.paper.numbers import TABLE_2
@@ -72,7 +73,7 @@ def make_trials(folder: Path) -> str:
         rows.append(
             [
                 summary["corpus"]["name"],
-                recipe["model"]["cell"],
+                nest(recipe["model"])["cell"]["kind"],
                 path.parent.name,
                 _size(recipe["model"]),
                 str(train["epochs"]),
@@ -97,7 +98,8 @@ def update(document: Path, table: str) -> str:
 
 def _size(model: dict[str, Any]) -> str:
     if model["kind"] == "recurrent":
-        mixture = f", K = {model['experts']}" if model["head"] == "mixture" else ""
+        head = nest(model)["head"]
+        mixture = f", K = {head['experts']}" if head["kind"] == "mixture" else ""
         return f"{model['rank']} × {model['layers']}{mixture}"
     if model["kind"] == "interpolation":
         return " + ".join(f"{weight:.2f}" for weight in model["weights"])

@@ -17,13 +17,16 @@ def read_config(cls: type[ConfigT], values: Mapping[str, Any], where: str) -> Co
     """Make a config dataclass from a table of plain values.
 
     Args:
-        cls: a frozen dataclass whose fields are bool, int, float, str, ``Literal``, tuples or ``| None``.
+        cls: a frozen dataclass whose fields are bool, int, float, str, ``Literal``, tuples, ``| None``, or tables that
+            read themselves (``from_table``). Its ``upgrade``, if it has one, first turns older tables into today's.
         values: what the recipe says; missing fields take their defaults.
         where: the name of the table, for error messages (``model``).
 
     Raises:
         RecipeError: an unknown key (with the nearest known one), a missing key, or a value of the wrong type.
     """
+    if hasattr(cls, "upgrade"):
+        values = cast(Any, cls).upgrade(values)
     fields = {field.name: field for field in dataclasses.fields(cast(Any, cls)) if field.init}
     hints = get_type_hints(cls)
     for key in values:
@@ -46,9 +49,26 @@ def write_config(config: Any) -> dict[str, Any]:
     plain: dict[str, Any] = {}
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
-        if value is not None and field.init:
-            plain[field.name] = list(cast(tuple[Any, ...], value)) if isinstance(value, tuple) else value
+        if value is None or not field.init:
+            continue
+        if isinstance(value, tuple):
+            value = list(cast(tuple[Any, ...], value))
+        elif dataclasses.is_dataclass(value):
+            value = {"kind": cast(Any, value).kind, **write_config(value)}
+        plain[field.name] = value
     return plain
+
+
+def read_choice(choices: Mapping[str, type[ConfigT]], table: Mapping[str, Any], where: str) -> ConfigT:
+    """Make the config dataclass that a table's ``kind`` names, from the table's other keys."""
+    if not isinstance(table, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise RecipeError(f"{where} = {table!r} is not a table; write [{where}] with kind = … below it")
+    kind = table.get("kind")
+    if kind is None:
+        raise RecipeError(f"missing key '{where}.kind': one of {', '.join(choices)}")
+    if kind not in choices:
+        raise RecipeError(f"unknown {where}.kind {kind!r}: {nearest(str(kind), choices)}")
+    return read_config(choices[kind], {key: value for key, value in table.items() if key != "kind"}, where)
 
 
 def check(condition: bool, message: str) -> None:
@@ -60,6 +80,8 @@ def check(condition: bool, message: str) -> None:
 def _convert(value: Any, hint: Any, where: str) -> Any:
     """Return ``value`` as the type ``hint`` asks for, or raise a RecipeError that names the key."""
     origin = get_origin(hint)
+    if hasattr(hint, "from_table"):
+        return value if isinstance(value, hint) else hint.from_table(value, where)
     if origin in (Union, types.UnionType):
         options = [option for option in get_args(hint) if option is not type(None)]
         if value is None:

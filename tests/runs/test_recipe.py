@@ -28,7 +28,7 @@ def test_overrides_are_read_as_toml_or_as_words(tmp_path) -> None:
     path = write(tmp_path, '[model]\nkind = "recurrent"\n[train]\nseed = 1\n')
     changes = [
         "train.seed=2",
-        "model.cell=lstm",
+        "model.cell.kind=lstm",
         "model.tied=false",
         "train.learning_rate=1e-2",
         'corpus.path=["a"]',
@@ -36,7 +36,7 @@ def test_overrides_are_read_as_toml_or_as_words(tmp_path) -> None:
     recipe = read_recipe(path, changes)
     assert recipe.train is not None
     assert (recipe.train.seed, recipe.train.learning_rate) == (2, 0.01)
-    assert (recipe.model.cell, recipe.model.tied) == ("lstm", False)
+    assert (recipe.model.cell.kind, recipe.model.tied) == ("lstm", False)
     assert recipe.corpus.path == ("a",)
 
 

@@ -19,6 +19,9 @@ embedding = 12
 dropout_input = 0.1
 dropout_words = 0.05
 dropout_output = 0.1
+
+[model.cell]
+kind = "tslm"
 weight_drop = 0.1
 norm_limit = 1.2
 

@@ -195,7 +195,12 @@ def test_a_damaged_training_state_is_named(recipe_path, tmp_path) -> None:
 def test_a_loss_that_is_not_finite_stops_with_advice_and_keeps_the_last_good_state(
     recipe_path, tmp_path
 ) -> None:
-    overrides = ["model.variant=pure", "train.learning_rate=1e30", "train.clip=1e30", "train.warm_up=0.0"]
+    overrides = [
+        "model.cell.variant=pure",
+        "train.learning_rate=1e30",
+        "train.clip=1e30",
+        "train.warm_up=0.0",
+    ]
     with pytest.raises(RunError, match=r"not finite at step \d+: .*Lower train.learning_rate") as error:
         train(recipe_path, tmp_path / "run", overrides=[*overrides, "train.checkpoint_steps=1"])
     assert "the last good state is of step" in str(error.value)
@@ -212,23 +217,23 @@ def test_models_approach_the_best_possible_perplexity(recipe_path, tmp_path) -> 
         "model.dropout_input=0.0",
         "model.dropout_words=0.0",
         "model.dropout_output=0.0",
-        "model.weight_drop=0.0",
+        "model.cell.weight_drop=0.0",
     ]
     reached = train(recipe_path, tmp_path / "run", overrides=overrides)["test"]["perplexity"]
     assert best["perplexity"] * 0.98 < reached < best["perplexity"] * 1.1
     assert load(tmp_path / "run").parameter_count > 0
 
 
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "mi"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "mi", "gated"])
 @pytest.mark.parametrize("head", ["softmax", "mixture"])
 def test_every_cell_and_head_trains(recipe_path, tmp_path, cell, head) -> None:
-    overrides = [f"model.cell={cell}", f"model.head={head}", "train.epochs=1"]
+    overrides = [f'model.cell={{kind="{cell}"}}', "train.epochs=1"]
     if head == "mixture":
         overrides += [
-            "model.experts=2",
+            'model.head={kind="mixture", experts=2, dropout=0.1}',
             "model.layers=2",
             "model.dropout_layers=0.1",
-            "model.dropout_latent=0.1",
+            "model.output_gate=tanh",
         ]
     summary = train(recipe_path, tmp_path / "run", overrides=overrides)
     assert summary["valid"]["perplexity"] < 13  # the vocabulary has 13 words
@@ -261,7 +266,10 @@ def test_two_processes_give_the_losses_of_one(recipe_path, tmp_path) -> None:
     overrides = [
         "train.epochs=2",
         "train.average=0.0",
-        *(f"model.{key}=0.0" for key in ("dropout_input", "dropout_words", "dropout_output", "weight_drop")),
+        *(
+            f"model.{key}=0.0"
+            for key in ("dropout_input", "dropout_words", "dropout_output", "cell.weight_drop")
+        ),
     ]
     single = train(recipe_path, tmp_path / "one", overrides=overrides)
     arguments = [part for override in overrides for part in ("--set", override)]

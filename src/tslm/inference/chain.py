@@ -1,25 +1,21 @@
-"""The network of a sentence, contracted word by word: effects of words on words, norms of states, ranks of cuts."""
+"""A sentence as a chain of tensors, contracted word by word: effects of words on words, their shares, ranks of cuts."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn import functional as F
 
 from tslm.errors import UnsupportedError
 from tslm.inference.cuts import effective_ranks
-from tslm.inference.explain import Cuts, Effects, Explanation, Reference, WordReport
+from tslm.inference.explain import Contributions, Cuts, Effects, Explanation, Reference, WordReport
 from tslm.models.base import LanguageModel
-from tslm.models.recurrent.cells import TslmCell
-from tslm.models.recurrent.heads import SoftmaxHead, score_targets
+from tslm.models.recurrent.cells import ChainCell
+from tslm.models.recurrent.cells.tslm import TslmCell
 from tslm.models.recurrent.model import RecurrentModel
-from tslm.models.recurrent.scan import multiplicative_scan
 
 
 @torch.inference_mode()
@@ -32,97 +28,153 @@ def explain_chain(
     effects: bool,
     cuts: bool,
 ) -> Explanation:
-    """Explain a sentence under a model whose first layer is a TSLM; ``ids_T`` ends with ``<eos>``."""
+    """Explain a sentence under a model whose first layer is a chain of tensors; ``ids_T`` ends with ``<eos>``."""
     assert isinstance(model, RecurrentModel)  # noqa: S101
     cell = model.chain()
     assert cell is not None  # noqa: S101
-    factors_TR = _factors(model, cell, torch.from_numpy(ids_T.astype(np.int64)))
-    tokens_T = torch.from_numpy(ids_T.astype(np.int64))
-    states_TR, _ = _scan(cell, factors_TR.unsqueeze(1))
+    targets_T = torch.from_numpy(ids_T.astype(np.int64))
+    # What is read: <eos>, which begins every text, and the words but the last.
+    read_T = torch.cat([torch.tensor([model.vocabulary.eos_id]), targets_T[:-1]])
+    words_TM = model.embed(read_T)
+    states_TBR, _ = cell(words_TM.unsqueeze(1), cell.start(1))
+    states_TR = states_TBR[:, 0]
+    alone = model.config.layers == 1
     return Explanation(
         words=reports,
-        effects=_contract(model, cell, factors_TR, tokens_T, reference) if effects else None,
-        state_norms=tuple(states_TR[1:, 0].norm(dim=-1).tolist()),
-        cuts=_cut(model, cell, factors_TR, states_TR[:, 0]) if cuts else None,
+        effects=_find_effects(model, cell, words_TM, states_TR, targets_T, reference) if effects else None,
+        contributions=_share_out(model, cell, words_TM, targets_T)
+        if effects and cell.exact and alone
+        else None,
+        state_norms=tuple(states_TR[1:].norm(dim=-1).tolist()),
+        cuts=_cut(model, cell, words_TM, states_TR)
+        if cuts and alone and isinstance(cell, TslmCell)
+        else None,
     )
 
 
-def _factors(model: RecurrentModel, cell: TslmCell, ids_T: Tensor) -> Float[Tensor, "T R"]:
-    """Return the factors of all words read: ``<eos>``, which begins every text, and the words but the last."""
-    read_T = torch.cat([torch.tensor([model.vocabulary.eos_id]), ids_T[:-1]])
-    return cell.factors(F.embedding(read_T, model.embedding) * math.sqrt(model.config.embedding))
-
-
-def mean_factor(model: RecurrentModel, cell: TslmCell) -> Float[Tensor, " R"]:
-    """Eq. 14. The all-ones vector of the vocabulary, divided by |V|, as a factor: the mean of all words' factors."""
-    return cell.factors(model.embedding * math.sqrt(model.config.embedding)).mean(0)
-
-
-def _scan(cell: TslmCell, factors_TBR: Tensor) -> tuple[Tensor, Tensor]:
-    return multiplicative_scan(
-        factors_TBR,
-        factors_TBR.new_ones(factors_TBR.shape[1:]),
-        cell.recurrent_weight(),
-        cell.b,
-        normalise=cell.variant == "normalised",
+def is_exact(model: RecurrentModel, cell: ChainCell) -> bool:
+    """Whether the logits are multilinear in what the words bring: a tensor network, contracted exactly."""
+    return (
+        cell.exact
+        and model.config.layers == 1
+        and model.config.output_gate != "tanh"
+        and model.head.linear() is not None
     )
 
 
-def is_exact(model: RecurrentModel, cell: TslmCell) -> bool:
-    """Whether the logits are multilinear in the words' factors: a tensor network, contracted exactly."""
-    return cell.variant != "normalised" and model.config.layers == 1 and model.config.head == "softmax"
-
-
-def _contract(
-    model: RecurrentModel, cell: TslmCell, factors_TR: Tensor, ids_T: Tensor, reference: Reference
+def _find_effects(
+    model: RecurrentModel,
+    cell: ChainCell,
+    words_TM: Tensor,
+    states_TR: Tensor,
+    targets_T: Tensor,
+    reference: Reference,
 ) -> Effects:
-    """Eqs. 14, 19. Contract the network once as it is and once for every word with that word's factor replaced."""
-    T = len(ids_T)
-    replacement_R = mean_factor(model, cell) if reference == "mean" else torch.ones_like(factors_TR[0])
-    # Row 0 is the sentence itself; row s has word s replaced. Word s stands in place s, behind the <eos> of place 0.
-    factors_TBR = factors_TR.unsqueeze(1).repeat(1, T, 1)
-    for place in range(1, T):
-        factors_TBR[place, place] = replacement_R
-    states_TBR, _ = _scan(cell, factors_TBR)
+    """Eqs. 14, 19. Contract the network as it is, and for every word with that word's place filled by a stand-in."""
+    T = len(targets_T)
+    W_RR = cell.recurrent_weight()
+    before_TR = states_TR[:-1]
+    # The state after the stand-in for word s needs only the true state before it; word s stands in place s.
+    stands_TR = (
+        cell.average_step(before_TR, model.embed(torch.arange(len(model.vocabulary))))
+        if reference == "mean"
+        else cell.neutral_step(before_TR)
+    )
+    outputs_TBR = states_TR.unsqueeze(1).repeat(1, T, 1)
+    for t in range(1, T):
+        # Rows 1 … t−1 have met their stand-in and read on; row t meets it now.
+        if t > 1:
+            factors = tuple(part.expand(t - 1, -1).unsqueeze(0) for part in cell.factors(words_TM[t]))
+            outputs_TBR[t, 1:t] = cell.scan(factors, cell.carry(outputs_TBR[t - 1, 1:t]), W_RR)[0][0]
+        outputs_TBR[t, t] = stands_TR[t - 1]
     for layer in range(1, model.config.layers):
-        states_TBR, _ = model.cell(layer)(states_TBR, model.cell(layer).start(T))
-    latents_NKM, log_prior_NK = model.head(states_TBR.flatten(0, 1))
-    targets_N = ids_T.repeat_interleave(T)
-    scores_TB = score_targets(latents_NKM, log_prior_NK, model.output_VM, model.bias, targets_N).view(T, T)
+        outputs_TBR, _ = model.cell(layer)(outputs_TBR, model.cell(layer).start(T))
+    # The gate of a word that is replaced stays the sentence's own: what is asked is what the state knew of it.
+    outputs_TBR = model.read_out(outputs_TBR, words_TM.unsqueeze(1).expand(-1, T, -1))
+    scores_TB = model.head.score(
+        outputs_TBR.flatten(0, 1), model.output_VM, model.bias, targets_T.repeat_interleave(T)
+    ).view(T, T)
     matrix = (scores_TB[:, :1] - scores_TB).double().t().numpy()
     # Row 0 (the sentence) goes, and <eos>, which nothing follows, comes in as the last row.
     matrix = np.triu(np.concatenate([matrix[1:], np.zeros((1, T))]), 1)
-    what = "the mean factor of all words (Eq. 14)" if reference == "mean" else "the all-ones factor"
+    what = "the mean of all words (Eq. 14)" if reference == "mean" else "a word that changes nothing"
     exact = is_exact(model, cell)
-    how = "exact contraction" if exact else f"the {cell.variant} recurrence, not multilinear,"
-    return Effects(method=f"{how} with the word replaced by {what}", exact=exact, matrix=matrix)
+    return Effects(
+        method=f"{_name_method(model, cell)} with the word replaced by {what}", exact=exact, matrix=matrix
+    )
 
 
-def _cut(model: RecurrentModel, cell: TslmCell, factors_TR: Tensor, states_TR: Tensor) -> Cuts | None:
-    """Return the effective ranks, where there is one chain."""
+def _name_method(model: RecurrentModel, cell: ChainCell) -> str:
+    """Say what is contracted, and why the logits are no contraction where they are none."""
+    if is_exact(model, cell):
+        return "exact contraction of the logits"
+    if not cell.exact:
+        return "the normalised recurrence, not multilinear,"
     if model.config.layers > 1:
+        return "exact contraction of the first layer, the layers above it read again,"
+    reason = "tanh" if model.config.output_gate == "tanh" else "a mixture of softmaxes"
+    return f"exact contraction of the states, read out through {reason},"
+
+
+def _share_out(
+    model: RecurrentModel, cell: ChainCell, words_TM: Tensor, targets_T: Tensor
+) -> Contributions | None:
+    """Eq. 19. Return what each earlier word adds to the logit of each word: h_t is a sum over the words read.
+
+    h_t = Σ_s A(x_t) ⋯ A(x_{s+1}) c(x_s), so each word's term is carried on by the linear part alone.
+    """
+    linear_MR = model.head.linear()
+    if linear_MR is None:
         return None
-    all_VR = cell.factors(model.embedding * math.sqrt(model.config.embedding)).double()
+    T = len(targets_T)
+    terms_TR = words_TM.new_zeros(0, cell.rank)
+    opened_TR = model.read_out(torch.ones_like(words_TM.new_empty(T, cell.rank)), words_TM)
+    if model.config.output_gate == "tanh":
+        opened_TR = torch.ones_like(opened_TR)
+    # Against the mean of all words: a constant added to every logit changes no probability.
+    weight_TM = model.output_VM[targets_T] - model.output_VM.mean(0)
+    matrix = np.zeros((T, T))
+    for t in range(T):
+        A_1RR, c_1R, first_1R = cell.operators(words_TM[t : t + 1])
+        terms_TR = torch.cat([terms_TR @ A_1RR[0].t(), first_1R if t == 0 else c_1R])
+        read_TM = (terms_TR * opened_TR[t]) @ linear_MR.t()
+        matrix[: t + 1, t] = (read_TM @ weight_TM[t]).double().numpy()
+    exact = is_exact(model, cell)
+    where = "to the logit of each word" if exact else "to the logit of each word before gate and tanh"
+    return Contributions(
+        method=f"the exact, additive share {where}, against the mean of all words; row 0 is the beginning of the text",
+        exact=exact,
+        matrix=matrix,
+    )
+
+
+def _cut(model: RecurrentModel, cell: TslmCell, words_TM: Tensor, states_TR: Tensor) -> Cuts:
+    """Return the effective ranks across the cuts of the chain."""
+    (factors_TR,) = cell.factors(words_TM)
+    (all_VR,) = cell.factors(model.embed(torch.arange(len(model.vocabulary))))
     scales_T = torch.ones(len(factors_TR), dtype=torch.float64)
-    if cell.variant == "normalised":
+    if not cell.exact:
         # ‖h‖² = R s² x / R with x the mean square before scaling: s = sqrt(1 − mean h²).
         scales_T = (1 - states_TR.double().pow(2).mean(-1)).clamp(min=0).sqrt()
-    softmax = model.config.head == "softmax"
-    output = model.output_VM.double() if softmax else torch.eye(model.config.rank, dtype=torch.float64)
-    bias = model.bias.double() if softmax else torch.zeros(model.config.rank, dtype=torch.float64)
-    if isinstance(model.head, SoftmaxHead) and model.head.projection is not None:
-        output = output @ model.head.projection.weight.double()
+    linear_MR = model.head.linear()
+    softmax = linear_MR is not None and model.config.output_gate == "none"
+    rank = model.config.rank
+    if softmax:
+        assert linear_MR is not None  # noqa: S101
+        output, bias = model.output_VM.double() @ linear_MR.double(), model.bias.double()
+    else:
+        output, bias = torch.eye(rank, dtype=torch.float64), torch.zeros(rank, dtype=torch.float64)
     ranks = effective_ranks(
         cell.recurrent_weight().double(),
         cell.b.double(),
         factors_TR.double(),
-        all_VR,
+        all_VR.double(),
         output,
         bias,
         scales_T=scales_T,
         centred=softmax,
     )
-    frozen = ", each state's scale held at this sentence's value" if cell.variant == "normalised" else ""
+    frozen = "" if cell.exact else ", each state's scale held at this sentence's value"
     what = "the logits" if softmax else "the last state"
     return Cuts(
         method=f"exp of the entropy of the squared singular values of {what} as a matrix (words up to the cut) × "
@@ -140,7 +192,7 @@ def require_tslm(model: LanguageModel[Any]) -> tuple[RecurrentModel, TslmCell]:
         UnsupportedError: it is none.
     """
     cell = model.chain() if isinstance(model, RecurrentModel) else None
-    if cell is None or not isinstance(model, RecurrentModel) or model.config.layers > 1:
+    if not isinstance(cell, TslmCell) or not isinstance(model, RecurrentModel) or model.config.layers > 1:
         raise UnsupportedError(
             f"a model of kind {model.kind!r} is not one TSLM layer: it has no chain to draw"
         )

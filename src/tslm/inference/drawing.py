@@ -13,7 +13,6 @@ from tslm.drawing.sentence import draw_sentence
 from tslm.errors import CorpusError, SizeLimitError
 from tslm.inference.chain import require_tslm
 from tslm.models.base import LanguageModel
-from tslm.models.recurrent.heads import SoftmaxHead
 from tslm.tensors.sentence import sentence_network
 
 LONGEST = 24
@@ -37,11 +36,11 @@ def draw_model(model: LanguageModel[Any], sentence: str) -> str:
         raise SizeLimitError(f"the sentence has {len(words)} words; at most {LONGEST} can be drawn")
     ids_T = torch.from_numpy(recurrent.vocabulary.encode(words).astype(np.int64))
     alphas_TM = F.embedding(ids_T, recurrent.embedding) * math.sqrt(recurrent.config.embedding)
-    projection = recurrent.head.projection if isinstance(recurrent.head, SoftmaxHead) else None
-    output_VR = recurrent.output_VM
-    if projection is not None:
-        output_VR = output_VR @ projection.weight
-    elif output_VR.shape[1] != cell.rank:
-        output_VR = output_VR.new_zeros(len(output_VR), cell.rank)  # only its shape is drawn
+    linear_MR = recurrent.head.linear()
+    output_VR = (
+        recurrent.output_VM.new_zeros(len(recurrent.vocabulary), cell.rank)  # only its shape is drawn
+        if linear_MR is None
+        else recurrent.output_VM @ linear_MR
+    )
     network = sentence_network(cell.recurrent_weight(), cell.U, output_VR, alphas_TM)
     return draw_sentence(network, words).to_svg(title=sentence)

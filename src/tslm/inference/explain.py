@@ -19,7 +19,7 @@ LONGEST = 200
 """Words of a sentence: the effects of every word on every other take the square of it."""
 
 Reference = Literal["mean", "ones"]
-"""What stands in for a word: the mean factor of all words (Eq. 14), or the factor that changes nothing."""
+"""What stands in for a word: the mean of all words (Eq. 14), or a word that changes nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +60,17 @@ class Effects:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Contributions:
+    """What each earlier word adds to each word's logit: terms of a sum, which no other word changes."""
+
+    method: str
+    exact: bool
+    """Whether the terms and the output's bias add up to the logit itself."""
+    matrix: Float[np.ndarray, "T T"]
+    """Row s, column t: what place s (the beginning of the text, then the words) adds to word t; zero unless s ≤ t."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cuts:
     """The effective rank across each cut of a sentence's network."""
 
@@ -76,8 +87,10 @@ class Explanation:
     words: tuple[WordReport, ...]
     """The last is ``<eos>``."""
     effects: Effects | None
+    contributions: Contributions | None
+    """For one layer of an exact cell."""
     state_norms: tuple[float, ...] | None
-    """‖h‖ after each word but ``<eos>``, for TSLM."""
+    """‖h‖ after each word but ``<eos>``, where the first layer is a chain of tensors."""
     cuts: Cuts | None
 
     @property
@@ -118,7 +131,7 @@ def explain(
     reports = tuple(explain_words(model, [*words, EOS], top=top))
     if not isinstance(model, HasNetwork) or model.chain() is None:
         found = _replace_by_unk(model, ids_T) if effects else None
-        return Explanation(words=reports, effects=found, state_norms=None, cuts=None)
+        return Explanation(words=reports, effects=found, contributions=None, state_norms=None, cuts=None)
     from tslm.inference.chain import explain_chain  # a model without a network needs no PyTorch
 
     return explain_chain(model, ids_T, reports, reference=reference, effects=effects, cuts=cuts)
@@ -164,6 +177,13 @@ def describe_explanation(explanation: Explanation) -> dict[str, Any]:
             "method": effects.method,
             "exact": effects.exact,
             "matrix": [[finite(value) for value in row] for row in effects.matrix.tolist()],
+        },
+        "contributions": None
+        if explanation.contributions is None
+        else {
+            "method": explanation.contributions.method,
+            "exact": explanation.contributions.exact,
+            "matrix": explanation.contributions.matrix.tolist(),
         },
         "state_norms": None if explanation.state_norms is None else list(explanation.state_norms),
         "cuts": None

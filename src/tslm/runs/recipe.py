@@ -205,14 +205,17 @@ def write_recipe(path: Path, recipe: Recipe) -> None:
 def _override(tables: dict[str, Any], override: str) -> None:
     """Apply one ``table.key=value``; the value is read as TOML, or as a string where it is not TOML."""
     name, separator, text = override.partition("=")
-    table, dot, key = name.strip().partition(".")
-    if not separator or not dot or not key:
+    *path, key = name.strip().split(".")
+    if not separator or not path or not all((*path, key)):
         raise RecipeError(f"--set {override!r} is not of the form table.key=value, for example train.seed=2")
     try:
         value = tomllib.loads(f"value = {text.strip()}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
-    section = tables.setdefault(table, {})
-    if not isinstance(section, dict):
-        raise RecipeError(f"{table} = {section!r} is not a table; write [{table}] and its keys below it")
+    section: Any = tables
+    for place, table in enumerate(path, 1):
+        section = section.setdefault(table, {})
+        if not isinstance(section, dict):
+            where = ".".join(path[:place])
+            raise RecipeError(f"{where} = {section!r} is not a table; write [{where}] and its keys below it")
     section[key] = value

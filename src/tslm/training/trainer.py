@@ -129,10 +129,9 @@ class Trainer:
             self.cells = model.begin(self.columns.batch)
         states_TBR, cells = model.read(inputs_BT.t().contiguous(), self.cells)
         self.cells = tuple(tuple(state.detach() for state in cell) for cell in cells)
-        latents_NKM, log_prior_NK = model.latents(states_TBR)
         targets_N = targets_BT.t().reshape(-1)
         count = int((targets_N >= 0).sum())
-        loss = self.objective.loss(latents_NKM, log_prior_NK, model.output_VM, model.bias, targets_N)
+        loss, latents_NKM = model.loss(states_TBR, targets_N, self.objective.loss)
         penalised = loss
         if config.activation_penalty > 0:
             penalised = penalised + config.activation_penalty * latents_NKM.pow(2).mean()
@@ -160,7 +159,7 @@ class Trainer:
         if (self.position.step + 1) % config.metric_steps == 0:
             mean_square = self.group.sum(states_TBR.detach().pow(2).mean()) / self.group.world
             measured["state_norm"] = float(mean_square.sqrt())
-            measured |= self._recurrence_norms()
+            measured |= model.diagnostics()
         return measured
 
     def _share_gradients(self) -> None:
@@ -172,13 +171,6 @@ class Trainer:
         for gradient, shared in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
             gradient.copy_(shared.view_as(gradient))
 
-    def _recurrence_norms(self) -> dict[str, float]:
-        """The spectral radius of the first cell's W: above 1, a multiplicative state can grow without end."""
-        W_RR = self.model.cell(0).recurrent_weight().detach()
-        if W_RR.shape[0] != W_RR.shape[1]:
-            return {}
-        return {"spectral_radius": float(torch.linalg.eigvals(W_RR).abs().max())}
-
     def _explain_divergence(self, measured: dict[str, float], states_TBR: Tensor) -> None:
         largest = float(states_TBR.detach().abs().max())
         kept = (
@@ -187,7 +179,7 @@ class Trainer:
         raise RunError(
             f"the loss is not finite at step {self.position.step + 1}: loss {measured['loss']}, gradient norm "
             f"{measured['gradient_norm']}, largest state {largest}; {kept}. Lower train.learning_rate or "
-            'train.clip, or take model.variant = "bounded" or "normalised"'
+            "train.clip, or take a cell whose state is bounded"
         )
 
     def _end_epoch(self) -> None:
@@ -220,7 +212,7 @@ class Trainer:
                 "train_perplexity": train,
                 "valid_perplexity": valid,
                 "seconds": position.seconds,
-                **self._recurrence_norms(),
+                **self.model.diagnostics(),
             }
             self.metrics.append(entry)
             self.watcher.epoch(position, config.epochs, train, valid)

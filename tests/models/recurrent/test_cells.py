@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from tslm.models.recurrent.cells import LstmCell, MultiplicativeIntegrationCell, RnnCell, TslmCell
+from tslm.models.recurrent.cells.additive import LstmConfig, RnnConfig
+from tslm.models.recurrent.cells.integration import IntegrationConfig
+from tslm.models.recurrent.cells.tslm import TslmCell, TslmConfig
 from tslm.tensors.recursion import explicit_logits, explicit_tensor, lift_biases
 
 VARIANTS = ["pure", "biased", "bounded", "normalised"]
@@ -16,7 +18,7 @@ VARIANTS = ["pure", "biased", "bounded", "normalised"]
 
 def make(variant, inputs=3, rank=4, **options) -> TslmCell:
     torch.manual_seed(0)
-    cell = TslmCell(inputs, rank, variant=variant, **options).double().eval()
+    cell = TslmConfig(variant=variant, **options).build(inputs, rank).double().eval()
     with torch.no_grad():  # away from the special starting point
         for parameter in cell.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.3)
@@ -34,7 +36,7 @@ def test_exact_variants_are_contractions_of_the_explicit_tensor(variant, words) 
     if variant == "bounded":
         # tanh acts on each word alone: the tensor's word vectors are the factors themselves, and U is the identity.
         alphas_TM, U_RM, c_R = (
-            cell.factors(alphas_TM),
+            cell.factors(alphas_TM)[0],
             torch.eye(4, dtype=torch.float64),
             torch.zeros_like(cell.c),
         )
@@ -64,11 +66,7 @@ def test_exact_variants_are_linear_in_every_words_factor(variant) -> None:
     factors_TR = torch.randn(5, 4, dtype=torch.float64)
 
     def last_state(factors):
-        from tslm.models.recurrent.scan import multiplicative_scan
-
-        return multiplicative_scan(factors.unsqueeze(1), cell.start(1)[0], cell.recurrent_weight(), cell.b)[
-            0
-        ][-1]
+        return cell.scan((factors.unsqueeze(1),), cell.start(1), cell.recurrent_weight())[0][-1]
 
     for place in range(5):
         other_R = torch.randn(4, dtype=torch.float64)
@@ -80,13 +78,13 @@ def test_exact_variants_are_linear_in_every_words_factor(variant) -> None:
 @pytest.mark.parametrize("rank", [16, 256])
 def test_bounded_weights_are_bounded_from_the_start(rank) -> None:
     torch.manual_seed(0)
-    cell = TslmCell(8, rank, variant="bounded").requires_grad_(False)
+    cell = TslmConfig(variant="bounded").build(8, rank).requires_grad_(False)
     assert float(torch.linalg.matrix_norm(cell.W, 2)) > 1
     assert float(torch.linalg.matrix_norm(cell.recurrent_weight(), 2)) == pytest.approx(0.98, rel=1e-3)
 
 
 def test_measuring_a_cell_does_not_change_it() -> None:
-    cell = TslmCell(8, 16, variant="bounded").train()
+    cell = TslmConfig(variant="bounded").build(8, 16).train()
     with torch.no_grad():
         cell.W.add_(torch.randn(16, 16))
     before_R = cell.left_R.clone()
@@ -98,7 +96,7 @@ def test_measuring_a_cell_does_not_change_it() -> None:
 
 def test_bounded_states_stay_within_their_bound() -> None:
     torch.manual_seed(0)
-    cell = TslmCell(8, 16, variant="bounded", norm_limit=0.9).requires_grad_(False)
+    cell = TslmConfig(variant="bounded", norm_limit=0.9).build(8, 16).requires_grad_(False)
     cell.W.copy_(torch.randn(16, 16) * 3)
     cell.settle()
     cell.eval()
@@ -120,7 +118,7 @@ def test_normalised_states_never_exceed_the_root_of_the_rank() -> None:
 @pytest.mark.parametrize("variant", ["biased", "bounded", "normalised"])
 def test_units_start_as_a_linear_memory(variant) -> None:
     torch.manual_seed(0)
-    cell = TslmCell(8, 12, variant=variant, holding=0.5)
+    cell = TslmConfig(variant=variant, holding=0.5).build(8, 12)
     writing = slice(6, None)
     assert (cell.W[writing] == 0).all()
     assert (cell.b[writing] == 1).all()
@@ -130,10 +128,10 @@ def test_units_start_as_a_linear_memory(variant) -> None:
     assert decay.max() == pytest.approx(0.98)
 
 
-@pytest.mark.parametrize(("own", "pytorchs", "gates"), [(RnnCell, nn.RNN, 1), (LstmCell, nn.LSTM, 4)])
+@pytest.mark.parametrize(("own", "pytorchs", "gates"), [(RnnConfig, nn.RNN, 1), (LstmConfig, nn.LSTM, 4)])
 def test_additive_cells_equal_pytorchs_modules(own, pytorchs, gates) -> None:
     torch.manual_seed(0)
-    cell = own(3, 4).double()
+    cell = own().build(3, 4).double()
     network = pytorchs(3, 4).double()
     with torch.no_grad():
         pairs = zip(network.parameters(), (cell.U, cell.W, cell.b_word, cell.b_state), strict=True)
@@ -149,7 +147,7 @@ def test_additive_cells_equal_pytorchs_modules(own, pytorchs, gates) -> None:
 
 def test_multiplicative_integration_equals_its_formula() -> None:
     torch.manual_seed(0)
-    cell = MultiplicativeIntegrationCell(3, 4)
+    cell = IntegrationConfig().build(3, 4)
     with torch.no_grad():
         for vector in (cell.product, cell.state_gain, cell.word_gain, cell.bias):
             vector.normal_()
@@ -168,10 +166,10 @@ def test_multiplicative_integration_equals_its_formula() -> None:
 @pytest.mark.parametrize(
     "make_cell",
     [
-        lambda: TslmCell(3, 4, variant="biased", weight_drop=0.5),
-        lambda: RnnCell(3, 4, weight_drop=0.5),
-        lambda: LstmCell(3, 4, weight_drop=0.5),
-        lambda: MultiplicativeIntegrationCell(3, 4, weight_drop=0.5),
+        lambda: TslmConfig(variant="biased", weight_drop=0.5).build(3, 4),
+        lambda: RnnConfig(weight_drop=0.5).build(3, 4),
+        lambda: LstmConfig(weight_drop=0.5).build(3, 4),
+        lambda: IntegrationConfig(weight_drop=0.5).build(3, 4),
     ],
 )
 def test_weight_drop_acts_in_training_only(make_cell) -> None:

@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tslm.models.recurrent.heads import MixtureHead, SoftmaxHead, log_probabilities, score_targets
+from tslm.models.recurrent.heads.base import log_probabilities, score_targets
+from tslm.models.recurrent.heads.mixture import MixtureConfig
+from tslm.models.recurrent.heads.softmax import SoftmaxConfig
 
 
 def mix_slowly(latents_NKM, log_prior_NK, weight_VM, bias_V):
@@ -34,13 +36,13 @@ def test_mixture_of_one_identity_expert_is_the_softmax() -> None:
     torch.manual_seed(0)
     states_NR = torch.randn(5, 4)
     weight_VM, bias_V = torch.randn(9, 4), torch.randn(9)
-    mixture = MixtureHead(4, 4, experts=1, activation="identity")
+    mixture = MixtureConfig(experts=1, latent="identity").build(4, 4)
     with torch.no_grad():
         mixture.latent.weight.copy_(torch.eye(4))
         mixture.latent.bias.zero_()
     torch.testing.assert_close(
         log_probabilities(*mixture(states_NR), weight_VM, bias_V),
-        log_probabilities(*SoftmaxHead(4, 4)(states_NR), weight_VM, bias_V),
+        log_probabilities(*SoftmaxConfig().build(4, 4)(states_NR), weight_VM, bias_V),
     )
 
 
@@ -48,10 +50,10 @@ def test_a_mixture_escapes_the_rank_limit_of_the_softmax() -> None:
     torch.manual_seed(0)
     states_NR = torch.randn(40, 3, dtype=torch.float64)
     weight_VM, bias_V = torch.randn(30, 3, dtype=torch.float64), torch.randn(30, dtype=torch.float64)
-    mixture = MixtureHead(3, 3, experts=4).double()
+    mixture = MixtureConfig(experts=4).build(3, 3).double()
     with torch.no_grad():
         mixture.latent.weight.mul_(5)
-    softmax_NV = log_probabilities(*SoftmaxHead(3, 3)(states_NR), weight_VM, bias_V)
+    softmax_NV = log_probabilities(*SoftmaxConfig().build(3, 3)(states_NR), weight_VM, bias_V)
     mixture_NV = log_probabilities(*mixture(states_NR), weight_VM, bias_V)
     # Rank M + 2: M latents, the bias, and the normaliser of each row.
     assert torch.linalg.matrix_rank(softmax_NV) <= 5
@@ -61,8 +63,8 @@ def test_a_mixture_escapes_the_rank_limit_of_the_softmax() -> None:
 def test_a_readout_is_a_matrix_between_state_and_output() -> None:
     torch.manual_seed(0)
     states_NR, weight_VM, bias_V = torch.randn(5, 4), torch.randn(7, 4), torch.randn(7)
-    head = SoftmaxHead(4, 4, readout=True)
-    assert SoftmaxHead(4, 4).projection is None
+    head = SoftmaxConfig(readout=True).build(4, 4)
+    assert SoftmaxConfig().build(4, 4).projection is None
     assert head.projection is not None
     # V of Eq. 20 is then the product of the output matrix and the readout.
     V_VR = weight_VM @ head.projection.weight

@@ -3,19 +3,27 @@ from __future__ import annotations
 import pytest
 import torch
 
+from tslm.config import read_config, write_config
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RecipeError, RunError
+from tslm.models.recurrent.cells.additive import LstmConfig, RnnConfig
+from tslm.models.recurrent.cells.gated import GatedConfig
+from tslm.models.recurrent.cells.integration import IntegrationConfig
+from tslm.models.recurrent.cells.tslm import TslmConfig
+from tslm.models.recurrent.heads.mixture import MixtureConfig
 from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 
 VOCABULARY = Vocabulary(("the", "<eos>", "cat", "sat", "<unk>", "dog"))
 
 CONFIGS = {
-    "tslm": RecurrentConfig(cell="tslm", rank=5, embedding=4),
-    "bounded": RecurrentConfig(cell="tslm", variant="bounded", rank=4, embedding=4),
-    "rnn": RecurrentConfig(cell="rnn", rank=4, embedding=4, tied=False),
-    "lstm": RecurrentConfig(cell="lstm", rank=4, embedding=4, layers=2),
-    "mi": RecurrentConfig(cell="mi", rank=4, embedding=4),
-    "mixture": RecurrentConfig(cell="tslm", rank=5, embedding=4, head="mixture", experts=3),
+    "tslm": RecurrentConfig(rank=5, embedding=4),
+    "bounded": RecurrentConfig(cell=TslmConfig(variant="bounded"), rank=4, embedding=4),
+    "rnn": RecurrentConfig(cell=RnnConfig(), rank=4, embedding=4, tied=False),
+    "lstm": RecurrentConfig(cell=LstmConfig(), rank=4, embedding=4, layers=2),
+    "mi": RecurrentConfig(cell=IntegrationConfig(), rank=4, embedding=4),
+    "mixture": RecurrentConfig(rank=5, embedding=4, head=MixtureConfig(experts=3)),
+    "gated": RecurrentConfig(cell=GatedConfig(), rank=5, embedding=4, output_gate="linear"),
+    "split": RecurrentConfig(cell=GatedConfig(split=True), rank=4, embedding=4, layers=2, output_gate="tanh"),
 }
 
 
@@ -46,10 +54,7 @@ def test_a_text_begins_as_if_eos_had_just_been_read(model) -> None:
     tokens_BT = torch.tensor([[0, 2]])
     inputs_TB = torch.tensor([[VOCABULARY.eos_id], [0]])
     states_TBR, _ = model.read(inputs_TB, model.begin(1))
-    latents = model.latents(states_TBR)
-    from tslm.models.recurrent.heads import log_probabilities
-
-    expected_NV = log_probabilities(*latents, model.output_VM, model.bias)
+    expected_NV = model.head.predict(states_TBR.flatten(0, 1), model.output_VM, model.bias)
     scores_BT, _ = model.score(tokens_BT, model.start(1))
     torch.testing.assert_close(scores_BT[0], expected_NV.gather(1, tokens_BT.t())[:, 0])
 
@@ -89,13 +94,55 @@ def test_a_damaged_or_misfitting_file_is_named(model, tmp_path) -> None:
         ({"rank": 0}, "model.rank = 0 must be 1 or more"),
         ({"dropout_input": 1.0}, r"model.dropout_input = 1.0 must lie in \[0, 1\)"),
         ({"experts": 3}, 'needs model.head = "mixture"'),
-        ({"norm_limit": 0.0}, "model.norm_limit = 0.0 must be positive"),
-        ({"variant": "bounded", "norm_limit": 1.0}, "does not bound the state"),
+        ({"cell": {"kind": "tslm", "norm_limit": 0.0}}, "model.cell.norm_limit = 0.0 must be positive"),
+        ({"cell": {"kind": "tslm", "variant": "bounded", "norm_limit": 1.0}}, "does not bound the state"),
+        ({"cell": {"kind": "gated", "split": True, "norm_limit": 1.1}}, "bounds the state only where"),
+        ({"cell": {"kind": "lstm", "variant": "pure"}}, "unknown key 'model.cell.variant'"),
+        ({"cell": {"kind": "lstmm"}}, "unknown model.cell.kind 'lstmm': did you mean 'lstm'"),
+        ({"cell": {"weight_drop": 0.1}}, "missing key 'model.cell.kind'"),
+        ({"cell": 3}, "model.cell = 3 is not a table"),
+        ({"head": {"kind": "mixture", "experts": 0}}, "model.head.experts = 0 must be 1 or more"),
+        (
+            {"cell": "lstm", "variant": "pure"},
+            "model.variant = 'pure' is a key of the TSLM; a cell 'lstm' has none",
+        ),
+        ({"cell": "lstm", "norm_limit": 0.5}, "model.norm_limit = 0.5 is a key of the TSLM"),
+        ({"cell": {"kind": "lstm"}, "weight_drop": 0.1}, r"does not go with a table \[model.cell\]"),
+        ({"head": "mixture", "readout": True}, "is a key of the softmax head"),
     ],
 )
 def test_wrong_settings_are_refused(settings, message) -> None:
     with pytest.raises(RecipeError, match=message):
-        RecurrentConfig(**settings)
+        read_config(RecurrentConfig, settings, "model")
+
+
+def test_flat_tables_of_old_recipes_are_nested() -> None:
+    old = {
+        "cell": "tslm",
+        "variant": "biased",
+        "weight_drop": 0.1,
+        "head": "mixture",
+        "experts": 2,
+        "latent": "identity",
+    }
+    config = read_config(RecurrentConfig, {**old, "dropout_latent": 0.3, "readout": False}, "model")
+    assert config.cell == TslmConfig(variant="biased", weight_drop=0.1)
+    assert config.head == MixtureConfig(experts=2, latent="identity", dropout=0.3)
+    # An old run folder had every default written out, whatever the cell.
+    written = {
+        "cell": "lstm",
+        "variant": "normalised",
+        "holding": 0.5,
+        "head": "softmax",
+        "experts": 1,
+        "latent": "tanh",
+    }
+    assert read_config(RecurrentConfig, written, "model") == RecurrentConfig(cell=LstmConfig())
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_a_config_is_read_as_it_was_written(config) -> None:
+    assert read_config(RecurrentConfig, write_config(config), "model") == config
 
 
 def test_locked_dropout_drops_the_same_entries_at_every_step() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -17,29 +17,27 @@ from torch.nn import functional as F
 
 from tslm.config import check
 from tslm.corpus.vocabulary import Vocabulary
-from tslm.models.base import LanguageModel
-from tslm.models.recurrent.cells import (
-    Cell,
-    CellState,
-    LstmCell,
-    MultiplicativeIntegrationCell,
-    RnnCell,
-    TslmCell,
-    Variant,
-)
-from tslm.models.recurrent.heads import Head, MixtureHead, SoftmaxHead, log_probabilities, score_targets
+from tslm.models.recurrent.cells import Cell, CellConfig, CellState, ChainCell
+from tslm.models.recurrent.cells.tslm import TslmConfig
+from tslm.models.recurrent.flat import nest
+from tslm.models.recurrent.heads import CrossEntropy, Head, HeadConfig, WindowLoss
+from tslm.models.recurrent.heads.softmax import SoftmaxConfig
+from tslm.models.trainable import Trainable
 from tslm.models.weights import load_weights, save_weights
+
+GATE_GAIN = 1.3
+"""How far the output gate can open: a little above one, so that an open gate need not be saturated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentConfig:
     """The shape of a recurrent model and its regularisation."""
 
-    cell: Literal["tslm", "rnn", "lstm", "mi"] = "tslm"
-    """The recurrence: TSLM (Eq. 19), ``nn.RNN``, ``nn.LSTM`` or Multiplicative Integration."""
+    cell: CellConfig = field(default_factory=TslmConfig)
+    """The recurrence: the table ``[model.cell]``."""
 
-    variant: Variant = "normalised"
-    """Which TSLM: ``pure``, ``biased``, ``bounded`` or ``normalised``; other cells ignore it."""
+    head: HeadConfig = field(default_factory=SoftmaxConfig)
+    """From a state to a distribution: the table ``[model.head]``."""
 
     rank: int = 256
     """R: the rank of the decomposition, which is the size of the hidden state."""
@@ -53,23 +51,8 @@ class RecurrentConfig:
     tied: bool = True
     """Use the embedding as the output matrix V."""
 
-    readout: bool = False
-    """Put a matrix between state and output where R = M too: a tied V no longer dictates what each unit means."""
-
-    holding: float = 0.5
-    """The share of TSLM units that start as holding units, see ``TslmCell``."""
-
-    norm_limit: float | None = None
-    """The largest spectral norm of a TSLM's W; left out, there is none, but 0.98 in the ``bounded`` variant."""
-
-    head: Literal["softmax", "mixture"] = "softmax"
-    """One softmax, or a mixture of softmaxes."""
-
-    experts: int = 1
-    """K: the number of softmaxes in the mixture."""
-
-    latent: Literal["tanh", "identity"] = "tanh"
-    """What the mixture's latent projection passes through."""
+    output_gate: Literal["none", "linear", "tanh"] = "none"
+    """Read the state out as it is, as o ⊙ h, or as o ⊙ tanh(h); o = 1.3 σ(G α + g) is a gate of the last word alone."""
 
     dropout_words: float = 0.0
     """The chance that a word's whole vector is dropped for a window."""
@@ -81,44 +64,25 @@ class RecurrentConfig:
     """Locked dropout between cells."""
 
     dropout_output: float = 0.0
-    """Locked dropout on the last cell's states."""
-
-    dropout_latent: float = 0.0
-    """Dropout on the mixture's latents."""
-
-    weight_drop: float = 0.0
-    """The chance that an entry of W is dropped for a window."""
+    """Locked dropout on the last cell's states as they are read out (behind the gate)."""
 
     def __post_init__(self) -> None:
-        for key in ("rank", "embedding", "layers", "experts"):
+        for key in ("rank", "embedding", "layers"):
             value = getattr(self, key)
             check(value >= 1, f"model.{key} = {value} must be 1 or more")
-        for key in (
-            "dropout_words",
-            "dropout_input",
-            "dropout_layers",
-            "dropout_output",
-            "dropout_latent",
-            "weight_drop",
-        ):
+        for key in ("dropout_words", "dropout_input", "dropout_layers", "dropout_output"):
             value = getattr(self, key)
             check(0 <= value < 1, f"model.{key} = {value} must lie in [0, 1)")
-        check(0 <= self.holding <= 1, f"model.holding = {self.holding} must lie in [0, 1]")
-        if self.norm_limit is not None:
-            check(self.norm_limit > 0, f"model.norm_limit = {self.norm_limit} must be positive")
-            check(
-                self.variant != "bounded" or self.norm_limit < 1,
-                f"model.norm_limit = {self.norm_limit} does not bound the state: it must be below 1",
-            )
-        check(
-            self.head == "mixture" or self.experts == 1,
-            f'model.experts = {self.experts} needs model.head = "mixture"',
-        )
+
+    @classmethod
+    def upgrade(cls, table: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a ``[model]`` table as it is written today."""
+        return nest(table)
 
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """What has been read: what each cell carries on, and the last cell's state after the last word."""
+    """What has been read: what each cell carries on, and what is read out of the last cell after the last word."""
 
     cells: tuple[CellState, ...]
     output_BR: Tensor
@@ -129,7 +93,7 @@ class RecurrentState:
         return RecurrentState(cells, self.output_BR.detach())
 
 
-class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
+class RecurrentModel(Trainable[RecurrentState]):
     """Eqs. 17, 20. p(w_t | w_1 … w_{t−1}) = softmax(V h), h = g(W h, U α): embedding → cells → head."""
 
     kind: ClassVar[str] = "recurrent"
@@ -142,14 +106,11 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
         self.embedding = nn.Parameter(torch.randn(V, M) / math.sqrt(M))
         self.output = None if config.tied else nn.Parameter(torch.randn(V, M) / math.sqrt(M))
         self.bias = nn.Parameter(torch.zeros(V))
-        self.cells = nn.ModuleList(_cell(config, M if layer == 0 else R) for layer in range(config.layers))
-        self.head: Head = (
-            SoftmaxHead(R, M, readout=config.readout)
-            if config.head == "softmax"
-            else MixtureHead(
-                R, M, experts=config.experts, activation=config.latent, dropout=config.dropout_latent
-            )
+        self.cells = nn.ModuleList(
+            config.cell.build(M if layer == 0 else R, R) for layer in range(config.layers)
         )
+        self.gate = None if config.output_gate == "none" else _open_gate(M, R)
+        self.head: Head = config.head.build(R, M)
 
     @property
     def output_VM(self) -> Tensor:
@@ -165,37 +126,51 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
         """Return what each cell carries before it has read anything."""
         return tuple(self.cell(layer).start(batch) for layer in range(len(self.cells)))
 
-    def read(
-        self, inputs_TB: Int[Tensor, "T B"], cells: tuple[CellState, ...]
-    ) -> tuple[Float[Tensor, "T B R"], tuple[CellState, ...]]:
-        """Eq. 20. Read a window of words, time first; return the last cell's state after each word."""
+    def embed(self, tokens: Int[Tensor, "*N"]) -> Float[Tensor, "*N M"]:
+        """Eq. 4. Return the vectors of words."""
         # Tied, the head's gradient is dense already: a sparse one saves zeroing a second array of V × M.
         sparse = self.output is None and self.training
-        vectors_TBM = F.embedding(inputs_TB, self.embedding, sparse=sparse) * math.sqrt(self.config.embedding)
+        return F.embedding(tokens, self.embedding, sparse=sparse) * math.sqrt(self.config.embedding)
+
+    def read(
+        self, inputs_TB: Int[Tensor, "T B"], carried: tuple[CellState, ...]
+    ) -> tuple[Float[Tensor, "T B R"], tuple[CellState, ...]]:
+        """Eq. 20. Read a window of words, time first; return what is read out of the last cell after each word."""
+        words_TBM = self.embed(inputs_TB)
         if self.training and self.config.dropout_words > 0:
-            keep_V1 = _mask((len(self.vocabulary), 1), self.config.dropout_words, vectors_TBM)
-            vectors_TBM = vectors_TBM * F.embedding(inputs_TB, keep_V1)
-        states = self._locked(vectors_TBM, self.config.dropout_input)
-        carried: list[CellState] = []
+            keep_V1 = _mask((len(self.vocabulary), 1), self.config.dropout_words, words_TBM)
+            words_TBM = words_TBM * F.embedding(inputs_TB, keep_V1)
+        states = words_TBM = self._locked(words_TBM, self.config.dropout_input)
+        after: list[CellState] = []
         for layer in range(len(self.cells)):
             if layer > 0:
                 states = self._locked(states, self.config.dropout_layers)
-            states, carry = self.cell(layer)(states, cells[layer])
-            carried.append(carry)
-        return states, tuple(carried)
+            states, carry = self.cell(layer)(states, carried[layer])
+            after.append(carry)
+        return self.read_out(states, words_TBM), tuple(after)
 
-    def latents(
-        self, states_TBR: Float[Tensor, "T B R"]
-    ) -> tuple[Float[Tensor, "N K M"], Float[Tensor, "N K"] | None]:
-        """Return the head's latents and prior for every state of a window, with the output dropout of training."""
-        return self.head(self._locked(states_TBR, self.config.dropout_output).flatten(0, 1))
+    def read_out(
+        self, states_NR: Float[Tensor, "*N R"], words_NM: Float[Tensor, "*N M"]
+    ) -> Float[Tensor, "*N R"]:
+        """Return states as the head sees them: through the gate of the word just read, where there is one."""
+        if self.gate is None:
+            return states_NR
+        opened_NR = GATE_GAIN * torch.sigmoid(self.gate(words_NM))
+        return opened_NR * (states_NR.tanh() if self.config.output_gate == "tanh" else states_NR)
+
+    def loss(
+        self, outputs_TBR: Float[Tensor, "T B R"], targets_N: Int[Tensor, " N"], cross_entropy: CrossEntropy
+    ) -> WindowLoss:
+        """Return what training minimises for a window that was read, with the output dropout of training."""
+        outputs_NR = self._locked(outputs_TBR, self.config.dropout_output).flatten(0, 1)
+        return self.head.loss(outputs_NR, self.output_VM, self.bias, targets_N, cross_entropy)
 
     def start(self, batch: int) -> RecurrentState:
         """A text begins as if an ``<eos>`` had just been read."""
         inputs_TB = torch.full((1, batch), self.vocabulary.eos_id)
         with _evaluating(self), torch.inference_mode():
-            states_TBR, cells = self.read(inputs_TB, self.begin(batch))
-        return RecurrentState(cells, states_TBR[-1])
+            outputs_TBR, cells = self.read(inputs_TB, self.begin(batch))
+        return RecurrentState(cells, outputs_TBR[-1])
 
     def unread(self, batch: int) -> RecurrentState:
         """Return the state before any word is read, as a window of training has it: it predicts nothing yet."""
@@ -208,19 +183,29 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
         B, T = tokens_BT.shape
         tokens_TB = torch.from_numpy(np.ascontiguousarray(tokens_BT.T, np.int64))
         with _evaluating(self), torch.inference_mode():
-            states_TBR, cells = self.read(tokens_TB, state.cells)
-            before_TBR = torch.cat([state.output_BR.unsqueeze(0), states_TBR[:-1]])
-            latents_NKM, log_prior_NK = self.head(before_TBR.flatten(0, 1))
-            scores_N = score_targets(
-                latents_NKM, log_prior_NK, self.output_VM, self.bias, tokens_TB.flatten()
+            outputs_TBR, cells = self.read(tokens_TB, state.cells)
+            before_TBR = torch.cat([state.output_BR.unsqueeze(0), outputs_TBR[:-1]])
+            scores_N = self.head.score(
+                before_TBR.flatten(0, 1), self.output_VM, self.bias, tokens_TB.flatten()
             )
-        return scores_N.view(T, B).t().numpy(), RecurrentState(cells, states_TBR[-1])
+        return scores_N.view(T, B).t().numpy(), RecurrentState(cells, outputs_TBR[-1])
 
     def predict(self, state: RecurrentState) -> Float[np.ndarray, "B V"]:
         """Return ln p of every next word."""
         with _evaluating(self), torch.inference_mode():
-            latents_NKM, log_prior_NK = self.head(state.output_BR)
-            return log_probabilities(latents_NKM, log_prior_NK, self.output_VM, self.bias).numpy()
+            return self.head.predict(state.output_BR, self.output_VM, self.bias).numpy()
+
+    def diagnostics(self) -> dict[str, float]:
+        """Return the spectral radius of the first cell's W: above 1, a multiplicative state can grow without end."""
+        W_RR = self.cell(0).recurrent_weight().detach()
+        if W_RR.shape[0] != W_RR.shape[1]:
+            return {}
+        return {"spectral_radius": float(torch.linalg.eigvals(W_RR).abs().max())}
+
+    def chain(self) -> ChainCell | None:
+        """Return the first cell where its words bring factors of their own: a chain of tensors."""
+        cell = self.cell(0)
+        return cell if isinstance(cell, ChainCell) else None
 
     @property
     def parameter_count(self) -> int:
@@ -242,11 +227,6 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
             model.cell(layer).settle()
         return model.eval()
 
-    def chain(self) -> TslmCell | None:
-        """Return the first cell where it is a TSLM: its states are a chain of tensors."""
-        cell = self.cell(0)
-        return cell if isinstance(cell, TslmCell) else None
-
     def cell(self, layer: int) -> Cell:
         """Return one of the cells, the first being nearest to the words."""
         cell = self.cells[layer]
@@ -260,18 +240,13 @@ class RecurrentModel(nn.Module, LanguageModel[RecurrentState]):
         return values_TBM * _mask((1, *values_TBM.shape[1:]), chance, values_TBM)
 
 
-def _cell(config: RecurrentConfig, inputs: int) -> Cell:
-    if config.cell == "tslm":
-        return TslmCell(
-            inputs,
-            config.rank,
-            variant=config.variant,
-            weight_drop=config.weight_drop,
-            holding=config.holding,
-            norm_limit=config.norm_limit,
-        )
-    kinds = {"rnn": RnnCell, "lstm": LstmCell, "mi": MultiplicativeIntegrationCell}
-    return kinds[config.cell](inputs, config.rank, weight_drop=config.weight_drop)
+def _open_gate(embedding: int, rank: int) -> nn.Linear:
+    """Return a gate that starts nearly open for every word."""
+    gate = nn.Linear(embedding, rank)
+    with torch.no_grad():
+        gate.weight.copy_(torch.randn(rank, embedding) * 0.5 / math.sqrt(embedding))
+        gate.bias.fill_(1.0)
+    return gate
 
 
 def _mask(shape: tuple[int, ...], chance: float, like: Tensor) -> Tensor:

@@ -1,0 +1,105 @@
+"""A recurrence that is affine in the state, over a whole window: one autograd function, as in ``scan``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def affine_scan(
+    hold_TBR: Float[Tensor, "T B R"],
+    mix_TBR: Float[Tensor, "T B R"],
+    add_TBR: Float[Tensor, "T B R"],
+    state_BR: Float[Tensor, "B R"],
+    W_RR: Float[Tensor, "R R"],
+    *,
+    keep_TBR: Float[Tensor, "T B R"] | None = None,
+) -> tuple[Float[Tensor, "T B R"], Float[Tensor, "B R"]]:
+    """h_t = hold ⊙ h_{t−1} + add + mix ⊙ W(keep ⊙ h_{t−1}), for a window of word factors.
+
+    Args:
+        hold_TBR: what each unit keeps of itself.
+        mix_TBR: what it takes of the product with W.
+        add_TBR: what the word adds.
+        state_BR: h₀, carried from the window before.
+        W_RR: the hidden-to-hidden matrix.
+        keep_TBR: what W sees of the state; all of it where it is left out.
+
+    Returns:
+        The states h₁…h_T, and h_T once more, to be carried on.
+    """
+    result: Any = _AffineScan.apply(hold_TBR, mix_TBR, add_TBR, state_BR, W_RR, keep_TBR)
+    return result
+
+
+class _AffineScan(torch.autograd.Function):
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any,
+        hold_TBR: Tensor,
+        mix_TBR: Tensor,
+        add_TBR: Tensor,
+        state_BR: Tensor,
+        W_RR: Tensor,
+        keep_TBR: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        T = hold_TBR.shape[0]
+        states_TBR = hold_TBR.new_empty(T + 1, *state_BR.shape)
+        states_TBR[0] = state_BR
+        mixed_TBR = torch.empty_like(hold_TBR)
+        seen_TBR = states_TBR[:-1] if keep_TBR is None else torch.empty_like(hold_TBR)
+        # Copied once for a window of products: they run half as fast again as on a transposed view.
+        W_transposed = W_RR.t().contiguous()
+        # Unbound once: indexing a tensor costs more than a small operation on it.
+        hold, mix, add = hold_TBR.unbind(), mix_TBR.unbind(), add_TBR.unbind()
+        states, seen, mixed = states_TBR.unbind(), seen_TBR.unbind(), mixed_TBR.unbind()
+        keep = None if keep_TBR is None else keep_TBR.unbind()
+        for t in range(T):
+            if keep is not None:
+                torch.mul(keep[t], states[t], out=seen[t])
+            torch.mm(seen[t], W_transposed, out=mixed[t])
+            torch.addcmul(add[t], mix[t], mixed[t], out=states[t + 1])
+            states[t + 1].addcmul_(hold[t], states[t])
+        ctx.save_for_backward(hold_TBR, mix_TBR, W_RR, keep_TBR, states_TBR, seen_TBR, mixed_TBR)
+        return states_TBR[1:], states_TBR[T].clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        outer_TBR, last_BR = gradients
+        hold_TBR, mix_TBR, W_RR, keep_TBR, states_TBR, seen_TBR, mixed_TBR = ctx.saved_tensors
+        T, _, R = hold_TBR.shape
+        inner_TBR = torch.empty_like(states_TBR)  # of every state, the one before the window first
+        product_TBR = torch.empty_like(mixed_TBR)  # of the product with W
+        seen_gradient_TBR = None if keep_TBR is None else torch.empty_like(mixed_TBR)
+        torch.add(outer_TBR[-1], last_BR, out=inner_TBR[T])
+        outer, inner, product = outer_TBR.unbind(), inner_TBR.unbind(), product_TBR.unbind()
+        hold, mix = hold_TBR.unbind(), mix_TBR.unbind()
+        keep = () if keep_TBR is None else keep_TBR.unbind()
+        back = () if seen_gradient_TBR is None else seen_gradient_TBR.unbind()
+        nothing_BR = torch.zeros_like(last_BR)
+        for t in range(T - 1, -1, -1):
+            torch.mul(mix[t], inner[t + 1], out=product[t])
+            torch.addcmul(outer[t - 1] if t else nothing_BR, hold[t], inner[t + 1], out=inner[t])
+            if back:
+                torch.mm(product[t], W_RR, out=back[t])
+                inner[t].addcmul_(keep[t], back[t])
+            else:
+                inner[t].addmm_(product[t], W_RR)
+        own_TBR, before_TBR = inner_TBR[1:], states_TBR[:-1]
+        # The weight's gradient is one product after the loop, not T small ones.
+        W_gradient_RR = product_TBR.view(-1, R).t() @ seen_TBR.reshape(-1, R)
+        return (
+            own_TBR * before_TBR,
+            own_TBR * mixed_TBR,
+            own_TBR,
+            inner_TBR[0],
+            W_gradient_RR,
+            None if seen_gradient_TBR is None else seen_gradient_TBR.mul_(before_TBR),
+        )

@@ -1,0 +1,58 @@
+"""A mixture of softmaxes (Yang et al. 2018): the matrix of log-probabilities is no longer limited to rank M."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from tslm.config import check
+from tslm.models.recurrent.heads.base import Head, HeadConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureConfig(HeadConfig):
+    """A mixture of softmaxes."""
+
+    kind: ClassVar[str] = "mixture"
+
+    experts: int = 1
+    """K: the number of softmaxes."""
+
+    latent: Literal["tanh", "identity"] = "tanh"
+    """What the latent projection passes through."""
+
+    dropout: float = 0.0
+    """Dropout on the latents."""
+
+    def __post_init__(self) -> None:
+        check(self.experts >= 1, f"model.head.experts = {self.experts} must be 1 or more")
+        check(0 <= self.dropout < 1, f"model.head.dropout = {self.dropout} must lie in [0, 1)")
+
+    def build(self, rank: int, embedding: int) -> MixtureHead:
+        """Make the head."""
+        return MixtureHead(self, rank, embedding)
+
+
+class MixtureHead(Head):
+    """K softmaxes over one output matrix. With K = 1, an identity latent and R = M it is the softmax head."""
+
+    def __init__(self, config: MixtureConfig, rank: int, embedding: int) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = embedding
+        self.latent = nn.Linear(rank, config.experts * embedding)
+        self.prior = nn.Linear(rank, config.experts, bias=False)
+
+    def forward(
+        self, states_NR: Float[Tensor, "N R"]
+    ) -> tuple[Float[Tensor, "N K M"], Float[Tensor, "N K"] | None]:
+        """Return the K latents of each state and the logarithm of their prior."""
+        latents_NKM = self.latent(states_NR).view(-1, self.config.experts, self.embedding)
+        if self.config.latent == "tanh":
+            latents_NKM = latents_NKM.tanh()
+        latents_NKM = F.dropout(latents_NKM, self.config.dropout, self.training)
+        return latents_NKM, F.log_softmax(self.prior(states_NR), dim=-1)
