@@ -13,13 +13,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tslm.config import check, read_config, write_config
+from tslm.config import check, write_config
 from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RecipeError, RunError, UnsupportedError
 from tslm.files import write_text
 from tslm.models.base import LanguageModel
-from tslm.models.registry import config_class, model_class
+from tslm.models.registry import model_class, read_model
 
 Form = Literal["linear", "log-linear"]
 
@@ -189,9 +189,8 @@ def _load_part(home: Path) -> Part:
         table = tomllib.loads((home / "model.toml").read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RunError(f"cannot read {home / 'model.toml'}: {error}; copy the whole run folder") from error
-    kind = str(table.pop("kind", ""))
     try:
-        config = read_config(config_class(kind), table, "model")
+        kind, config = read_model(table)
     except RecipeError as error:
         raise RunError(f"{home / 'model.toml'} is damaged: {error}") from error
     return Part(model_class(kind).load(home, config, Vocabulary.load(home / "vocabulary.txt")), config)

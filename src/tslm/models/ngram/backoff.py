@@ -44,7 +44,7 @@ class BackoffModel(LanguageModel[Tensor]):
     perplexities with the state carried from line to line and forgotten at each line are the same number.
 
     Example:
-        >>> model = KneserNey.fit(KneserNeyConfig(order=5), corpus)
+        >>> model = NgramModel.fit(NgramConfig(order=5), corpus)
         >>> ids = torch.as_tensor(model.vocabulary.encode_line("the cat sat"))
         >>> log_probability, state = model.score(ids[None].long(), model.start(1))
     """
