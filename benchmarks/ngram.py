@@ -43,9 +43,9 @@ def best_of(repeats: int, action: Callable[[], object]) -> float:
 
 
 def fit(corpus: Any, order: int = 5, **options: Any) -> Any:
-    from tslm.models.ngram.smoothed import KneserNey, KneserNeyConfig
+    from tslm.models.ngram.smoothed import NgramConfig, NgramModel
 
-    return KneserNey.fit(KneserNeyConfig(order=order, **options), corpus)
+    return NgramModel.fit(NgramConfig(order=order, **options), corpus)
 
 
 def estimate(name: str) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def estimate(name: str) -> dict[str, Any]:
     perplexity: dict[str, dict[str, float]] = {}
     for title, options in (
         ("KN-5", {}),
-        ("KN-5, one discount", {"smoothing": "plain"}),
+        ("KN-5, one discount", {"smoothing": "kneser-ney-single"}),
         ("KN-5, single 3-, 4- and 5-grams dropped", {"prune": (0, 0, 1)}),
         ("KN-3", {"order": 3}),
     ):
@@ -84,13 +84,13 @@ def grow() -> dict[str, float]:
     """Estimation of 1 to 8 copies' worth of generated text."""
     from spill import EOS, VOCABULARY, generate
     from tslm.models.ngram.counting import count_ngrams
-    from tslm.models.ngram.smoothed import KneserNeyConfig, smooth
+    from tslm.models.ngram.smoothed import NgramConfig, smooth
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ids"
         generate(path, 8 * TOKENS_PER_COPY)
         ids = np.fromfile(path, np.int32)
-    config = KneserNeyConfig(discount_fallback=(0.5, 1.0, 1.5))
+    config = NgramConfig(discount_fallback=(0.5, 1.0, 1.5))
     times: dict[str, float] = {}
     for copies in (1, 2, 4, 8):
         some = ids[: copies * TOKENS_PER_COPY]
@@ -108,7 +108,7 @@ def query() -> dict[str, Any]:
     from tslm.corpus.sources import open_corpus
     from tslm.interop.arpa import export_arpa
     from tslm.models.ngram.blanks import parse_pattern
-    from tslm.models.ngram.smoothed import KneserNey, KneserNeyConfig
+    from tslm.models.ngram.smoothed import NgramConfig, NgramModel
 
     corpus = open_corpus("ptb")
     model = fit(corpus)
@@ -127,7 +127,7 @@ def query() -> dict[str, Any]:
         difference = float(np.abs(sums - [other.score(line) for line in lines]).max())
         assert difference < 1e-4, "our scores and KenLM's differ"
         model.save(Path(folder))
-        opening = best_of(5, lambda: KneserNey.load(Path(folder), KneserNeyConfig(), corpus.vocabulary))
+        opening = best_of(5, lambda: NgramModel.load(Path(folder), NgramConfig(), corpus.vocabulary))
     states = torch.from_numpy(np.random.default_rng(0).integers(0, model.table.trie.context_count, 200))
     predicting = best_of(5, lambda: model.predict(states))
     blanks: dict[str, dict[str, float]] = {}

@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from report import machine, write_results
 from tslm.corpus.sources import Corpus, open_corpus
 from tslm.runs.recipe import make_recipe
-from tslm.runs.run import train
-from tslm.training.checkpoint import Position
+from tslm.runs.train import train
+from tslm.training.position import Position
 from tslm.training.watcher import Watcher
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "ptb"

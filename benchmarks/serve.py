@@ -80,8 +80,8 @@ def fresh_run(folder: Path) -> str:
     from tslm.models.recurrent.cells.tslm import TslmConfig
     from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
     from tslm.runs.folder import prepare_folder
-    from tslm.runs.recipe import Recipe, TrainConfig
-    from tslm.training.objective import ObjectiveConfig
+    from tslm.runs.recipe import Recipe
+    from tslm.training.config import ObjectiveConfig, TrainConfig
 
     config = RecurrentConfig(rank=64, embedding=64, cell=TslmConfig(variant="bounded"))
     recipe = Recipe(

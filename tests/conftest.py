@@ -95,7 +95,7 @@ name = "small"
 path = ["{text}"]
 
 [model]
-kind = "kneser-ney"
+kind = "ngram"
 order = 3
 discount_fallback = [0.5, 1.0, 1.5]
 """
@@ -104,7 +104,7 @@ discount_fallback = [0.5, 1.0, 1.5]
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> dict[str, Path]:
     """Run folders of real, small models of a few English words: ``kn``, ``tslm`` and ``gated`` (exact), and more."""
-    from tslm.runs.run import train
+    from tslm.runs.train import train
 
     folder = tmp_path_factory.mktemp("runs")
     choose = random.Random(1).choice

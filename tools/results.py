@@ -6,55 +6,74 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tslm.errors import CorpusError, RunError
 from tslm.files import write_text
-from tslm.models.recurrent.flat import nest
 from tslm.paper.document import write_report
 from tslm.paper.findings import make_claims
 from tslm.paper.numbers import TABLE_2
 from tslm.paper.plan import expand
 from tslm.paper.reproduce import report
-from tslm.reports.page import read_metrics
 from tslm.reports.tables import markdown_table, show_duration, show_number
-from tslm.runs.folder import keep, read_summary
+from tslm.runs.catalogue import show_size
+from tslm.runs.folder import keep
+from tslm.runs.summary import Summary, read_summary
+from tslm.training.metrics import read_metrics
 
 BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
 
 
-def collect(folder: Path) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return corpus, run name and summary of every finished run in ``folder/<corpus>/<run>/summary.json``."""
-    found: list[tuple[str, str, dict[str, Any]]] = []
-    for path in sorted(folder.glob("*/*/summary.json")):
+@dataclass(frozen=True)
+class Result:
+    """What lies in ``results/`` of a run."""
+
+    folder: Path
+    summary: Summary | None
+    """None where it cannot be read."""
+
+    @property
+    def test(self) -> float:
+        """The test perplexity, to sort by."""
+        return math.inf if self.summary is None or self.summary.test is None else self.summary.test.perplexity
+
+
+def collect(folder: Path, pattern: str = "*/*/summary.json") -> list[Result]:
+    """Return what there is of every run in ``folder``; a damaged summary is told, and takes no other with it."""
+    found: list[Result] = []
+    for path in sorted(folder.glob(pattern)):
         try:
-            summary = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise RunError(f"cannot read {path}: {error}") from error
-        found.append((path.parent.parent.name, path.parent.name, summary))
-    return sorted(found, key=lambda row: (row[0], -(row[2]["test"]["perplexity"] or math.inf)))
+            summary = read_summary(path.parent)
+        except RunError as error:
+            print(error, file=sys.stderr)
+            summary = None
+        found.append(Result(path.parent, summary))
+    return found
 
 
 def make_markdown(folder: Path) -> str:
-    """Return the table of all runs as Markdown."""
+    """Return the table of all runs as Markdown, the best last."""
     header = ["corpus", "model", "size", "parameters", "valid", "test", "paper's test", "training"]
     rows: list[list[str]] = []
-    for corpus, run, summary in collect(folder):
+    for result in sorted(collect(folder), key=lambda result: (result.folder.parent.name, -result.test)):
+        corpus, run, summary = result.folder.parent.name, result.folder.name, result.summary
+        if summary is None:
+            rows.append([corpus, run, "damaged", *["–"] * 5])
+            continue
         paper = TABLE_2.get(corpus, {}).get(run.split("-seed")[0])
         rows.append(
             [
                 corpus,
                 run,
-                _size(summary["recipe"]["model"]),
-                f"{summary['parameters']:,}",
-                show_number(summary["valid"]["perplexity"]),
-                f"**{show_number(summary['test']['perplexity'])}**",
+                show_size(summary.recipe),
+                f"{summary.parameters:,}",
+                show_number(None if summary.valid is None else summary.valid.perplexity),
+                f"**{show_number(None if summary.test is None else summary.test.perplexity)}**",
                 f"{paper.test}" if paper is not None and paper.test is not None else "–",
-                show_duration(summary["seconds"]) if "seconds" in summary else "–",
+                "–" if summary.seconds is None else show_duration(summary.seconds),
             ]
         )
     return markdown_table(header, rows)
@@ -65,22 +84,24 @@ def make_trials(folder: Path) -> str:
     header = ["corpus", "cell", "trial", "size", "epochs", "learning rate", "objective"]
     header += ["train, with dropout", "valid"]
     rows: list[list[str]] = []
-    for path in sorted(folder.glob("tuning/*/*/summary.json")):
-        summary = read_summary(path.parent) or {}
-        recipe = summary["recipe"]
-        train, objective = recipe["train"], recipe["objective"]
-        epochs = [entry for entry in read_metrics(path.parent) if "epoch" in entry]
+    for result in collect(folder, "tuning/*/*/summary.json"):
+        summary, trial = result.summary, result.folder.name
+        if summary is None or summary.recipe.train is None or summary.recipe.objective is None:
+            rows.append([result.folder.parent.name, "damaged", trial, *["–"] * 6])
+            continue
+        recipe, train, objective = summary.recipe, summary.recipe.train, summary.recipe.objective
+        epochs = [entry for entry in read_metrics(result.folder) if "epoch" in entry]
         rows.append(
             [
-                summary["corpus"]["name"],
-                nest(recipe["model"])["cell"]["kind"],
-                path.parent.name,
-                _size(recipe["model"]),
-                str(train["epochs"]),
-                str(train["learning_rate"]),
-                f"{objective['frequent']} + {objective['sampled']}",
+                summary.corpus.name,
+                recipe.model.cell.kind,
+                trial,
+                show_size(recipe),
+                str(train.epochs),
+                str(train.learning_rate),
+                f"{objective.frequent} + {objective.sampled}",
                 show_number(epochs[-1]["train_perplexity"]) if epochs else "–",
-                show_number(summary["valid"]["perplexity"]),
+                show_number(None if summary.valid is None else summary.valid.perplexity),
             ]
         )
     return markdown_table(header, rows)
@@ -94,16 +115,6 @@ def update(document: Path, table: str) -> str:
     before, rest = text.split(BEGIN)
     after = rest.split(END)[1]
     return f"{before}{BEGIN}\n{table}\n{END}{after}"
-
-
-def _size(model: dict[str, Any]) -> str:
-    if model["kind"] == "recurrent":
-        head = nest(model)["head"]
-        mixture = f", K = {head['experts']}" if head["kind"] == "mixture" else ""
-        return f"{model['rank']} × {model['layers']}{mixture}"
-    if model["kind"] == "interpolation":
-        return " + ".join(f"{weight:.2f}" for weight in model["weights"])
-    return f"order {model['order']}" if "order" in model else "–"
 
 
 def write_documents(results: Path, root: Path) -> None:

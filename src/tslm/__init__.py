@@ -2,7 +2,7 @@
 
 >>> import tslm
 >>> corpus = tslm.open_corpus("asv")
->>> run = tslm.train("recipes/asv/kn5.toml")
+>>> summary = tslm.train("asv/kn5")
 >>> model = tslm.load("runs/asv-kn5")
 >>> tslm.evaluate(model, corpus.splits["test"]).perplexity
 """
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from tslm.evaluation.perplexity import Perplexity, evaluate
     from tslm.models.base import LanguageModel
     from tslm.runs.recipe import Recipe, read_recipe
-    from tslm.runs.run import load, train
+    from tslm.runs.run import Run, load, open_run
+    from tslm.runs.summary import Summary
+    from tslm.runs.train import train
 
 __version__ = "0.1.0"
 
@@ -29,13 +31,16 @@ _HOMES = {
     "LanguageModel": "tslm.models.base",
     "Perplexity": "tslm.evaluation.perplexity",
     "Recipe": "tslm.runs.recipe",
+    "Run": "tslm.runs.run",
+    "Summary": "tslm.runs.summary",
     "TslmError": "tslm.errors",
     "Vocabulary": "tslm.corpus.vocabulary",
     "evaluate": "tslm.evaluation.perplexity",
     "load": "tslm.runs.run",
     "open_corpus": "tslm.corpus.sources",
+    "open_run": "tslm.runs.run",
     "read_recipe": "tslm.runs.recipe",
-    "train": "tslm.runs.run",
+    "train": "tslm.runs.train",
 }
 
 __all__ = [
@@ -44,11 +49,14 @@ __all__ = [
     "LanguageModel",
     "Perplexity",
     "Recipe",
+    "Run",
+    "Summary",
     "TslmError",
     "Vocabulary",
     "evaluate",
     "load",
     "open_corpus",
+    "open_run",
     "read_recipe",
     "train",
 ]

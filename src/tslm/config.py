@@ -18,15 +18,13 @@ def read_config(cls: type[ConfigT], values: Mapping[str, Any], where: str) -> Co
 
     Args:
         cls: a frozen dataclass whose fields are bool, int, float, str, ``Literal``, tuples, ``| None``, or tables that
-            read themselves (``from_table``). Its ``upgrade``, if it has one, first turns older tables into today's.
+            read themselves (``from_table``).
         values: what the recipe says; missing fields take their defaults.
         where: the name of the table, for error messages (``model``).
 
     Raises:
         RecipeError: an unknown key (with the nearest known one), a missing key, or a value of the wrong type.
     """
-    if hasattr(cls, "upgrade"):
-        values = cast(Any, cls).upgrade(values)
     fields = {field.name: field for field in dataclasses.fields(cast(Any, cls)) if field.init}
     hints = get_type_hints(cls)
     for key in values:
@@ -59,16 +57,17 @@ def write_config(config: Any) -> dict[str, Any]:
     return plain
 
 
-def read_choice(choices: Mapping[str, type[ConfigT]], table: Mapping[str, Any], where: str) -> ConfigT:
+def read_choice(choices: Mapping[str, type[ConfigT]], table: Any, where: str) -> ConfigT:
     """Make the config dataclass that a table's ``kind`` names, from the table's other keys."""
-    if not isinstance(table, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(table, Mapping):
         raise RecipeError(f"{where} = {table!r} is not a table; write [{where}] with kind = … below it")
-    kind = table.get("kind")
+    values = cast(Mapping[str, Any], table)
+    kind = values.get("kind")
     if kind is None:
         raise RecipeError(f"missing key '{where}.kind': one of {', '.join(choices)}")
     if kind not in choices:
         raise RecipeError(f"unknown {where}.kind {kind!r}: {nearest(str(kind), choices)}")
-    return read_config(choices[kind], {key: value for key, value in table.items() if key != "kind"}, where)
+    return read_config(choices[kind], {key: value for key, value in values.items() if key != "kind"}, where)
 
 
 def check(condition: bool, message: str) -> None:

@@ -85,7 +85,12 @@ def _finite(value: Any) -> Any:
 
 def _sync(path: Path) -> None:
     """Flush a file or a folder (for a rename) to disk."""
-    handle = os.open(path, os.O_RDONLY)
+    if os.name == "nt":  # Windows flushes no folder, and a file only through a handle that may write
+        if path.is_dir():
+            return
+        handle = os.open(path, os.O_RDWR)
+    else:
+        handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:

@@ -14,7 +14,7 @@ def test_export_and_import(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     (tmp_path / "text.txt").write_text("the cat sat\nthe dog sat\na dog ran\n" * 40, encoding="utf-8")
     (tmp_path / "recipe.toml").write_text(
         f'[corpus]\npath = ["{tmp_path / "text.txt"}"]\nmin_count = 1\n'
-        '[model]\nkind = "kneser-ney"\norder = 3\ndiscount_fallback = [0.5]\n',
+        '[model]\nkind = "ngram"\norder = 3\ndiscount_fallback = [0.5]\n',
         encoding="utf-8",
     )
     assert main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]) == 0

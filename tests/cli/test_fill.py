@@ -24,7 +24,7 @@ def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "text.txt").write_text("\n".join(lines * 4) + "\n", encoding="utf-8")
     (folder / "recipe.toml").write_text(
         f'[corpus]\npath = ["{folder / "text.txt"}"]\nmin_count = 1\n'
-        '[model]\nkind = "kneser-ney"\norder = 3\ndiscount_fallback = [0.5, 1.0, 1.5]\n',
+        '[model]\nkind = "ngram"\norder = 3\ndiscount_fallback = [0.5, 1.0, 1.5]\n',
         encoding="utf-8",
     )
     assert main(["train", str(folder / "recipe.toml"), "--out", str(folder / "run")]) == 0

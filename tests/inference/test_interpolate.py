@@ -5,19 +5,19 @@ import pytest
 
 import tslm
 from tslm.errors import NumberError
-from tslm.inference.interpolate import open_part, save_mix, tune_linear, tune_mix
+from tslm.inference.interpolate import as_part, save_mix, tune_linear, tune_mix
 from tslm.models.interpolation import Interpolation, InterpolationConfig
-from tslm.runs.folder import open_run
+from tslm.runs.run import open_run
 
 
 @pytest.fixture(scope="module")
 def corpus(runs):
-    return tslm.open_corpus(open_run(runs["kn"])[0].corpus)
+    return open_run(runs["kn"]).open_corpus()
 
 
 @pytest.fixture(scope="module")
 def parts(runs):
-    return [open_part(runs["kn"]), open_part(runs["tslm"])]
+    return [as_part(open_run(runs["kn"])), as_part(open_run(runs["tslm"]))]
 
 
 def test_expectation_maximisation_finds_the_best_weights() -> None:
@@ -60,8 +60,8 @@ def test_no_other_weights_are_better_on_the_text(form, parts, corpus) -> None:
 def test_a_mix_is_a_run_of_its_own(tmp_path, runs, parts, corpus) -> None:
     mix = tune_mix("linear", parts, corpus.splits["valid"])
     folder = tmp_path / "mix"
-    summary = save_mix(mix, folder, [runs["kn"], runs["tslm"]], corpus)
+    summary = save_mix(mix, folder, open_run(runs["kn"]), corpus)
     opened = tslm.load(folder)
     again = tslm.evaluate(opened, corpus.splits["test"])
-    assert again.perplexity == pytest.approx(summary["test"]["perplexity"], rel=1e-9)
+    assert again.perplexity == pytest.approx(summary.test.perplexity, rel=1e-9)
     assert opened.kind == "interpolation"

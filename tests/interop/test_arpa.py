@@ -16,7 +16,7 @@ from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, RunError
 from tslm.interop.arpa import export_arpa, import_arpa, import_run
 from tslm.models.ngram.backoff import BackoffModel
-from tslm.models.ngram.smoothed import KneserNey, KneserNeyConfig
+from tslm.models.ngram.smoothed import NgramConfig, NgramModel
 from tslm.runs.run import load
 
 FOREIGN = """
@@ -114,12 +114,12 @@ def test_a_foreign_file_scores_as_in_kenlm(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def small(synthetic: Corpus) -> KneserNey:
-    return KneserNey.fit(KneserNeyConfig(order=4, discount_fallback=(0.5, 1.0, 1.5)), synthetic)
+def small(synthetic: Corpus) -> NgramModel:
+    return NgramModel.fit(NgramConfig(order=4, discount_fallback=(0.5, 1.0, 1.5)), synthetic)
 
 
 @pytest.mark.parametrize("name", ["model.arpa", "model.arpa.gz"])
-def test_round_trip(small: KneserNey, tmp_path: Path, name: str) -> None:
+def test_round_trip(small: NgramModel, tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     export_arpa(small, path)
     assert (path.read_bytes()[:2] == b"\x1f\x8b") == name.endswith(".gz")
@@ -134,7 +134,7 @@ def test_round_trip(small: KneserNey, tmp_path: Path, name: str) -> None:
 
 
 def test_a_model_without_smoothing_survives(synthetic: Corpus, tmp_path: Path) -> None:
-    model = KneserNey.fit(KneserNeyConfig(order=2, smoothing="none"), synthetic)
+    model = NgramModel.fit(NgramConfig(order=2, smoothing="none"), synthetic)
     export_arpa(model, tmp_path / "model.arpa")
     again = import_arpa(tmp_path / "model.arpa")
     states = torch.arange(model.table.trie.context_count)
@@ -143,7 +143,7 @@ def test_a_model_without_smoothing_survives(synthetic: Corpus, tmp_path: Path) -
     )
 
 
-def test_import_into_a_run_folder(small: KneserNey, tmp_path: Path) -> None:
+def test_import_into_a_run_folder(small: NgramModel, tmp_path: Path) -> None:
     export_arpa(small, tmp_path / "model.arpa")
     import_run(tmp_path / "model.arpa", tmp_path / "run")
     model = load(tmp_path / "run")
@@ -191,7 +191,7 @@ def test_malformed_files(tmp_path: Path, change: tuple[str, str], message: str) 
         import_arpa(write(tmp_path / "bad.arpa", text))
 
 
-def test_files_that_cannot_be_read(tmp_path: Path, small: KneserNey) -> None:
+def test_files_that_cannot_be_read(tmp_path: Path, small: NgramModel) -> None:
     with pytest.raises(CorpusError, match="No such file"):
         import_arpa(tmp_path / "none.arpa")
     path = tmp_path / "cut.arpa.gz"
@@ -206,7 +206,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, small: KneserNey) -> None:
 @pytest.mark.ptb
 def test_penn_treebank_in_kenlm(ptb: Corpus, tmp_path: Path) -> None:
     """Every sentence of the test split; benchmarks/ngram.py asserts the same for order 5."""
-    model = KneserNey.fit(KneserNeyConfig(order=3), ptb)
+    model = NgramModel.fit(NgramConfig(order=3), ptb)
     export_arpa(model, tmp_path / "kn3.arpa")
     other = kenlm.Model(str(tmp_path / "kn3.arpa"))
     ids = ptb.splits["test"]

@@ -8,34 +8,49 @@ import pytest
 
 from tslm.cli import main
 from tslm.errors import RecipeError
+from tslm.evaluation.perplexity import Perplexity
 from tslm.files import write_text
 from tslm.paper.document import to_html, to_markdown
+from tslm.paper.found import find_run
 from tslm.paper.numbers import FIGURE_4, FIGURE_5, TABLE_2
 from tslm.paper.plan import LENGTHS, RANKS, plan
-from tslm.paper.reproduce import find_summary, report
+from tslm.paper.reproduce import report
 from tslm.runs.recipe import read_recipe, recipe_tables, write_recipe
+from tslm.runs.summary import Source, Summary, Training, write_summary
 
 ROOT = Path(__file__).parents[2]
 
 
-def put(folder: Path, run, test: float, overrides=(), **more) -> None:
+def put(folder: Path, run, test: float, overrides=(), windows=None, fingerprint="0123456789abcdef") -> None:
     """Write the summary that a run of this recipe would have left."""
-    recipe = recipe_tables(read_recipe(Path(run.recipe), (*run.overrides, *overrides)))
-    summary = {
-        "kind": recipe["model"]["kind"],
-        "recipe": recipe,
-        "corpus": {"name": "ptb", "fingerprint": "0123456789abcdef", "vocabulary": 10, "train_tokens": 100},
-        "parameters": 1234,
-        "seconds": 600.0,
-        "valid": {"perplexity": test + 5, "protocol": "every token once"},
-        "test": {"perplexity": test, "protocol": "every token once"},
-        "epochs": 3,
-        "best_epoch": 2,
-        "tokens_per_second": 1000.0,
-        "threads": 1,
-        **more,
-    }
-    write_text(folder / "summary.json", json.dumps(summary))
+    recipe = read_recipe(run.recipe, (*run.overrides, *overrides))
+    training = Training(epochs=3, best_epoch=2, tokens_per_second=1000.0, threads=1, valid_windows=windows)
+    measured = recipe.train is None or recipe.train.test
+    summary = Summary(
+        recipe=recipe,
+        corpus=Source(name="ptb", fingerprint=fingerprint, vocabulary=10, train_tokens=100),
+        parameters=1234,
+        seconds=600.0,
+        training=None if recipe.train is None else training,
+        valid=perplexity(test + 5),
+        test=perplexity(test) if measured else None,
+        versions={"tslm": "0"},
+    )
+    write_summary(folder, summary)
+
+
+def perplexity(value: float) -> Perplexity:
+    return Perplexity(
+        perplexity=value,
+        perplexity_reset=value,
+        bits_per_word=math.log2(value),
+        nats=100 * math.log(value),
+        tokens=100,
+        lines=10,
+        vocabulary=10,
+        unk_share=0.0,
+        protocol="every token once",
+    )
 
 
 def row_of(made, name: str) -> dict[str, str]:
@@ -48,7 +63,7 @@ def test_every_row_of_table_2_is_a_recipe_of_the_papers_size(corpus) -> None:
     runs = plan("table2", corpus)
     assert {run.row for run in runs} == set(TABLE_2[corpus])
     for run in runs:
-        recipe, paper = read_recipe(Path(run.recipe), run.overrides), TABLE_2[corpus][run.row]
+        recipe, paper = read_recipe(run.recipe, run.overrides), TABLE_2[corpus][run.row]
         assert recipe.corpus.name == corpus
         if recipe.kind == "recurrent":
             assert f"{recipe.model.rank} × {recipe.model.layers}" == paper.size
@@ -57,7 +72,7 @@ def test_every_row_of_table_2_is_a_recipe_of_the_papers_size(corpus) -> None:
 
 def test_the_three_cells_are_trained_alike() -> None:
     for corpus in ("ptb", "wikitext-2"):
-        tables = [recipe_tables(read_recipe(Path(f"{corpus}/{cell}"))) for cell in ("tslm", "rnn", "lstm")]
+        tables = [recipe_tables(read_recipe(f"{corpus}/{cell}")) for cell in ("tslm", "rnn", "lstm")]
         for other in tables[1:]:
             assert other["objective"] == tables[0]["objective"]
             assert other["train"] == tables[0]["train"]
@@ -71,12 +86,12 @@ def test_every_point_of_a_figure_has_the_same_budget() -> None:
     assert len(lengths) == len(LENGTHS) * 2 * 3
     assert len(ranks) == (len(RANKS) + 2) * 3
     for run in lengths:
-        train = read_recipe(Path(run.recipe), run.overrides).train
+        train = read_recipe(run.recipe, run.overrides).train
         assert train is not None
         assert (train.window, train.state, train.test) == (run.value, *run.readings, False)
         assert train.window * train.batch == pytest.approx(1400, rel=0.02)
     for run in ranks:
-        model = read_recipe(Path(run.recipe), run.overrides).model
+        model = read_recipe(run.recipe, run.overrides).model
         assert model.rank == run.value
         assert ("r = m" in run.readings) == (model.rank == model.embedding)
         assert ("m = 256" in run.readings) <= (model.embedding == 256)
@@ -102,20 +117,16 @@ def test_what_the_paper_does_not_have_is_refused() -> None:
 def test_a_run_is_reused_only_if_its_recipe_is_the_same(tmp_path) -> None:
     run = next(run for run in plan("table2") if run.row == "tslm")
     runs, results = tmp_path / "runs", tmp_path / "results"
-    assert find_summary(run, runs, results) is None
+    assert find_run(run, runs, results).summary is None
     put(results / run.place, run, 100.0, ["train.threads=7"])
-    found = find_summary(run, runs, results)
-    assert found is not None
-    assert found["test"]["perplexity"] == 100.0
-    assert find_summary(run, runs, None) is None
+    assert find_run(run, runs, results).summary.test.perplexity == 100.0
+    assert find_run(run, runs, None).summary is None
     put(run.job(runs).folder, run, 99.0)
-    own = find_summary(run, runs, results)
-    assert own is not None
-    assert own["test"]["perplexity"] == 99.0, "a run of this machine comes first"
+    own = find_run(run, runs, results).summary
+    assert own.test.perplexity == 99.0, "a run of this machine comes first"
     put(run.job(runs).folder, run, 98.0, ["train.learning_rate=0.5"])
-    other = find_summary(run, runs, results)
-    assert other is not None
-    assert other["test"]["perplexity"] == 100.0, "a run of another recipe is no run of this one"
+    other = find_run(run, runs, results).summary
+    assert other.test.perplexity == 100.0, "a run of another recipe is no run of this one"
 
 
 def test_table_2_shows_difference_spread_and_what_is_missing(tmp_path) -> None:
@@ -141,7 +152,7 @@ def test_runs_on_different_texts_are_not_passed_off_as_comparable(tmp_path) -> N
     put(tmp_path / first.place, first, 100.0)
     put(tmp_path / second.place, second, 101.0)
     assert "different texts" not in to_markdown(report("table2", "ptb", tmp_path / "runs", tmp_path))
-    put(tmp_path / second.place, second, 101.0, corpus={"name": "ptb", "fingerprint": "another text"})
+    put(tmp_path / second.place, second, 101.0, fingerprint="another text")
     assert "different texts" in to_markdown(report("table2", "ptb", tmp_path / "runs", tmp_path))
 
 
@@ -149,9 +160,9 @@ def test_a_run_that_was_broken_off_is_named(tmp_path) -> None:
     run = next(run for run in plan("table2") if run.row == "lstm")
     folder = run.job(tmp_path).folder
     write_text(folder / "metrics.jsonl", '{"step": 1}\n{"epoch": 1}\n{"epoch": 2}\n')
-    write_recipe(folder / "recipe.toml", read_recipe(Path(run.recipe), ["train.threads=7"]))
+    write_recipe(folder / "recipe.toml", read_recipe(run.recipe, ["train.threads=7"]))
     assert row_of(report("table2", "ptb", tmp_path, None), "LSTM")["runs"] == "broken off after 2 epochs"
-    write_recipe(folder / "recipe.toml", read_recipe(Path(run.recipe), ["train.seed=77"]))
+    write_recipe(folder / "recipe.toml", read_recipe(run.recipe, ["train.seed=77"]))
     assert row_of(report("table2", "ptb", tmp_path, None), "LSTM")["runs"] == "not run", (
         "another recipe's epochs"
     )
@@ -164,15 +175,26 @@ def test_a_run_of_another_version_is_no_run_of_this_one(tmp_path) -> None:
     summary = json.loads(path.read_text())
     summary["recipe"]["model"]["flavour"] = 3
     write_text(path, json.dumps(summary))
-    assert find_summary(run, tmp_path / "runs", tmp_path) is None
+    found = find_run(run, tmp_path / "runs", tmp_path)
+    assert found.summary is None
+    assert "unknown key 'model.flavour'" in found.fault
+
+
+def test_a_damaged_summary_is_named_in_its_row_and_spoils_no_other(tmp_path) -> None:
+    tslm, lstm = (next(run for run in plan("table2") if run.row == name) for name in ("tslm", "lstm"))
+    put(tmp_path / lstm.place, lstm, 101.0)
+    write_text(tmp_path / tslm.place / "summary.json", '{"kind": "recurrent"')
+    made = report("table2", "ptb", tmp_path / "runs", tmp_path)
+    assert row_of(made, "TSLM")["runs"] == "damaged"
+    assert row_of(made, "LSTM")["test"] == "101.00"
+    assert any(note.startswith("ptb/tslm is left out: cannot read") for note in made.notes)
+    put(tslm.job(tmp_path / "runs").folder, tslm, 100.0)
+    assert row_of(report("table2", "ptb", tmp_path / "runs", tmp_path), "TSLM")["test"] == "100.00"
 
 
 def test_an_infinite_perplexity_is_shown(tmp_path) -> None:
     run = next(run for run in plan("table2") if run.row == "tslm")
     put(tmp_path / run.place, run, math.inf)
-    path = tmp_path / run.place / "summary.json"
-    # As the project writes it: JSON has no infinity.
-    write_text(path, path.read_text().replace("Infinity", "null"))
     tslm = row_of(report("table2", "ptb", tmp_path / "runs", tmp_path), "TSLM")
     assert (tslm["valid"], tslm["test"]) == ("∞", "∞")
 
@@ -185,11 +207,21 @@ def test_only_takes_rows_and_cells_alone(tmp_path, capsys) -> None:
     assert main(["reproduce", "figure5", "--only", "rnn", "lstm", *places]) == 0
 
 
+def test_without_results_it_says_where_to_get_them(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["reproduce", "table2", "--budget", "0"]) == 0
+    assert "no results folder at results" in capsys.readouterr().err
+    (tmp_path / "results").mkdir()
+    assert main(["reproduce", "table2", "--budget", "0"]) == 0
+    assert main(["reproduce", "table2", "--budget", "0", "--fresh", "--results", "elsewhere"]) == 0
+    assert "no results folder" not in capsys.readouterr().err
+
+
 def test_figures_take_the_window_for_the_reset_reading(tmp_path) -> None:
     for run in plan("figure4"):
         if run.row == "tslm":
-            windows = {"valid_windows": 200.0 + run.value} if run.readings == ("reset",) else {}
-            put(tmp_path / run.place, run, 100.0 + run.value, **windows)
+            windows = 200.0 + run.value if run.readings == ("reset",) else None
+            put(tmp_path / run.place, run, 100.0 + run.value, windows=windows)
     made = report("figure4", "ptb", tmp_path / "runs", tmp_path)
     rows = {row[0]: dict(zip(made.header, row, strict=True)) for row in made.rows}
     assert {"cell": "tslm", "reading": "reset", "n": 60, "valid": 260.0} in made.as_json()["rows"]

@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from tslm.errors import RunError
+from tslm.evaluation.perplexity import Perplexity
 from tslm.reports.curves import draw_curves
-from tslm.reports.page import make_page, make_table, write_run_page
-from tslm.runs.folder import write_summary
+from tslm.reports.page import make_page, make_run, make_table, write_run_page
+from tslm.reports.tables import print_summary
+from tslm.runs.recipe import make_recipe
+from tslm.runs.summary import Source, Summary, Training, write_summary
 
 ENTRIES = [
     {"step": 100, "loss": 5.0, "gradient_norm": 0.3, "state_norm": 0.7, "spectral_radius": 1.0},
@@ -33,34 +39,35 @@ def test_an_unfinished_run_has_no_report(tmp_path) -> None:
         write_run_page(tmp_path)
 
 
-def test_a_report_shows_perplexities_and_recipe(tmp_path) -> None:
-    split = {
-        "tokens": 10,
-        "perplexity": 141.2,
-        "perplexity_reset": 142.0,
-        "bits_per_word": 7.1,
-        "protocol": "all",
-    }
-    write_summary(
-        tmp_path,
-        {
-            "kind": "recurrent",
-            "corpus": {"name": "<ptb>", "fingerprint": "ab" * 32, "vocabulary": 10},
-            "parameters": 1000,
-            "seconds": 1.5,
-            "epochs": 2,
-            "best_epoch": 1,
-            "tokens_per_second": 10.0,
-            "threads": 2,
-            "valid": split,
-            "test": split,
-            "versions": {"tslm": "0"},
-            "recipe": {"model": {"kind": "recurrent"}},
-        },
+def summary(kind: str, **more) -> Summary:
+    """A summary with the perplexities 141.2 and ∞."""
+    values = {"tokens": 10, "lines": 2, "vocabulary": 10, "unk_share": 0.0, "protocol": "<all>"}
+    valid = Perplexity(perplexity=141.2, perplexity_reset=142.0, bits_per_word=7.1, nats=49.5, **values)
+    return Summary(
+        recipe=make_recipe({"corpus": {"name": "<ptb>"}, "model": {"kind": kind}}),
+        corpus=Source(name="<ptb>", fingerprint="ab" * 32, vocabulary=10, train_tokens=100),
+        parameters=1000,
+        seconds=1.5,
+        valid=valid,
+        test=replace(valid, perplexity=math.inf),
+        versions={"tslm": "0"},
+        **more,
     )
+
+
+def test_a_report_shows_perplexities_and_recipe(tmp_path) -> None:
+    training = Training(epochs=2, best_epoch=1, tokens_per_second=10.0, threads=2)
+    write_summary(tmp_path, summary("recurrent", training=training))
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\n')
     page = write_run_page(tmp_path).read_text()
-    assert "141.20" in page
-    assert "&lt;ptb&gt;" in page
-    assert "<svg" in page
+    for text in ("141.20", "∞", "&lt;ptb&gt;", "&lt;all&gt;", "<svg", "2, the best was 1"):
+        assert text in page
     assert "kind = &quot;recurrent&quot;" in page
+
+
+def test_what_was_not_measured_is_said(tmp_path, capsys) -> None:
+    imported = replace(summary("unigram"), valid=None, test=None, seconds=None)
+    assert "Not measured" in make_run(imported, [])
+    assert "training time" not in make_run(imported, [])
+    print_summary(imported)
+    assert capsys.readouterr().out == "1,000 parameters, corpus abababababab\n"

@@ -66,6 +66,8 @@ def test_files(corpus: Corpus, tmp_path: Path) -> None:
     assert json.loads(paths[0].read_text(encoding="utf-8"))["ranks"][1]["test"] == sweep.ranks[1].test
     assert "<svg" in paths[1].read_text(encoding="utf-8")
     assert paths[2].read_bytes().startswith(b"\x89PNG")
+    again = save_sweep(sweep, tmp_path / "again")
+    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in paths]
 
 
 @pytest.mark.parametrize("rank", [0, 12])

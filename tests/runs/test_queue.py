@@ -10,10 +10,11 @@ from contextlib import ExitStack
 import pytest
 
 from tslm.runs import queue
-from tslm.runs.folder import locked_run, read_summary
+from tslm.runs.folder import locked_run
 from tslm.runs.queue import Job, run_queue
 from tslm.runs.recipe import read_recipe, write_recipe
-from tslm.training.checkpoint import STATE
+from tslm.runs.summary import read_summary
+from tslm.training.position import STATE
 
 COUNTED = """
 [corpus]

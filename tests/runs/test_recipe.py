@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from tslm.errors import RecipeError
-from tslm.runs.recipe import TrainConfig, make_recipe, read_recipe, recipe_tables, write_recipe
+from tslm.runs.recipe import make_recipe, read_recipe, recipe_tables, write_recipe
+from tslm.training.config import TrainConfig
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes").glob("*/*.toml"))
 
@@ -50,7 +51,7 @@ def test_overrides_are_read_as_toml_or_as_words(tmp_path) -> None:
             '[model]\nkind = "recurrent"\n[train]\nepoch = 1\n',
             "unknown key 'train.epoch': did you mean 'epochs'",
         ),
-        ('[model]\nkind = "unigram"\n[train]\n', "is counted, not trained"),
+        ('[model]\nkind = "unigram"\n[train]\n', "is not trained by gradients"),
         ('train = 3\n[model]\nkind = "recurrent"\n', "is not a table"),
         ('[model\nkind = "recurrent"\n', "cannot read the recipe"),
     ],
@@ -67,7 +68,30 @@ def test_what_is_no_recipe_is_told_in_one_line(name) -> None:
 
 
 def test_the_projects_own_recipes_go_by_name() -> None:
-    assert read_recipe(Path("ptb/kn5")).kind == "kneser-ney"
+    assert read_recipe(Path("ptb/kn5")).kind == "ngram"
+    assert read_recipe("ptb/kn5") == read_recipe(Path("ptb/kn5"))
+    with pytest.raises(RecipeError, match=r"ptb/kn55.* did you mean 'ptb/kn5'"):
+        read_recipe("ptb/kn55")
+
+
+def test_recipes_of_older_versions_still_open() -> None:
+    old = {"model": {"kind": "kneser-ney", "order": 3, "smoothing": "plain"}}
+    recipe = make_recipe(old)
+    assert recipe == make_recipe({"model": {"kind": "ngram", "order": 3, "smoothing": "kneser-ney-single"}})
+    assert recipe_tables(recipe)["model"]["kind"] == "ngram"
+    assert make_recipe({"model": {"kind": "kneser-ney"}}).model.smoothing == "kneser-ney"
+    with pytest.raises(RecipeError, match=r"model\.smoothing"):
+        make_recipe({"model": {"kind": "ngram", "smoothing": [1]}})
+    for path in (RECIPES[0].parents[2] / "results").rglob("recipe.toml"):
+        read_recipe(path)
+
+
+def test_overrides_reach_into_nested_tables(tmp_path) -> None:
+    path = write(tmp_path, '[model]\nkind = "unigram"\n')
+    with pytest.raises(RecipeError, match=r"unknown key 'model\.inner'"):
+        read_recipe(path, ["model.inner.key=1"])
+    with pytest.raises(RecipeError, match=r"model.kind = 'unigram' is not a table"):
+        read_recipe(path, ["model.kind.key=1"])
 
 
 @pytest.mark.parametrize("override", ["seed=2", "train.seed", "=", "train.=1"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -23,15 +24,30 @@ def test_the_tables_are_those_the_results_give() -> None:
 
 
 def test_every_result_says_how_it_was_made() -> None:
-    for corpus, run, summary in collect(ROOT / "results"):
-        folder = ROOT / "results" / corpus / run
+    for result in collect(ROOT / "results"):
+        folder, summary = result.folder, result.summary
+        assert summary is not None, folder
         assert (folder / "recipe.toml").exists(), folder
-        assert summary["corpus"]["fingerprint"]
-        assert summary["test"]["protocol"]
-        if "train" in summary["recipe"]:
+        assert summary.corpus.fingerprint
+        assert summary.test is not None
+        assert summary.test.protocol
+        if summary.training is not None:
             assert (folder / "metrics.jsonl").exists(), folder
-            assert "seed" in summary["recipe"]["train"]
         assert not list(folder.glob("*.safetensors")), "no weights under results/"
+
+
+def test_a_damaged_summary_has_its_row_and_spoils_no_other(tmp_path, capsys) -> None:
+    for run in ("kn3", "kn5"):
+        shutil.copytree(ROOT / "results" / "ptb" / run, tmp_path / "ptb" / run)
+    (tmp_path / "ptb" / "kn3" / "summary.json").write_text('{"kind"')
+    (tmp_path / "tuning" / "ptb" / "trial").mkdir(parents=True)
+    (tmp_path / "tuning" / "ptb" / "trial" / "summary.json").write_text("[]")
+    assert make_markdown(tmp_path).splitlines()[2:] == [
+        "| ptb | kn3 | damaged | – | – | – | – | – |",
+        *(line for line in make_markdown(ROOT / "results").splitlines() if line.startswith("| ptb | kn5 |")),
+    ]
+    assert "| ptb | damaged | trial |" in make_trials(tmp_path)
+    assert "cannot read" in capsys.readouterr().err
 
 
 def test_a_readme_without_markers_is_refused(tmp_path) -> None:

@@ -5,7 +5,8 @@ import torch
 from torch.nn import functional as F
 
 from tslm.errors import RecipeError
-from tslm.training.objective import Objective, ObjectiveConfig
+from tslm.training.config import ObjectiveConfig
+from tslm.training.objective import Objective
 
 
 def make(N=30, K=1, M=6, V=40, dtype=torch.float64):

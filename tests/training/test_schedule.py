@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from tslm.runs.recipe import TrainConfig
+from tslm.training.config import TrainConfig
 from tslm.training.schedule import learning_rate, make_optimiser
 
 

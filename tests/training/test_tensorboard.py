@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tslm.training.checkpoint import Position
+from tslm.training.position import Position
 from tslm.training.tensorboard import TensorBoard
 from tslm.training.watcher import Watcher
 

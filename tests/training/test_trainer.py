@@ -16,12 +16,15 @@ from tslm.corpus.sources import open_corpus
 from tslm.corpus.synthetic import AutomatonConfig, write_corpus
 from tslm.errors import RecipeError, RunError, Stopped
 from tslm.evaluation.perplexity import evaluate, evaluate_windows
-from tslm.reports.page import read_metrics, write_run_page
+from tslm.reports.page import write_run_page
 from tslm.reports.tables import print_summary
-from tslm.runs.folder import locked_run, read_summary
+from tslm.runs.folder import locked_run
 from tslm.runs.recipe import read_recipe
-from tslm.runs.run import load, train
+from tslm.runs.run import load
+from tslm.runs.summary import read_summary
+from tslm.runs.train import train
 from tslm.training import trainer as trainer_module
+from tslm.training.metrics import read_metrics
 
 TIMES = {"seconds", "tokens_per_second", "peak_memory_mb"}
 
@@ -34,7 +37,7 @@ def metrics(folder: Path) -> list[dict]:
 def outcome(folder: Path) -> tuple:
     summary = read_summary(folder)
     assert summary is not None
-    kept = {key: value for key, value in summary.items() if key not in TIMES}
+    kept = {key: value for key, value in summary.as_json().items() if key not in TIMES}
     return kept, metrics(folder), (folder / "model.safetensors").read_bytes()
 
 
@@ -70,9 +73,8 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(
 
 KILLER = """
 import os, signal, sys
-from tslm.runs import run
+from tslm.runs import train as run
 from tslm.training import trainer
-from tslm.runs.run import train
 recipe, folder, place = sys.argv[1], sys.argv[2], int(sys.argv[3])
 name = sys.argv[4] if len(sys.argv) > 4 else "Trainer._step"
 owner = {"Trainer._step": trainer.Trainer, "Trainer._checkpoint": trainer.Trainer, "write_summary": run}[name]
@@ -86,7 +88,7 @@ def step(*arguments):
         os.kill(os.getpid(), signal.SIGKILL)
     return original(*arguments)
 setattr(owner, name, step)
-train(recipe, folder)
+run.train(recipe, folder)
 """
 
 
@@ -112,7 +114,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(recipe_path, unbroken, tmp_pat
 
 def test_ctrl_c_finishes_the_step_and_says_how_to_go_on(recipe_path, unbroken, tmp_path) -> None:
     folder = tmp_path / "run"
-    script = KILLER.replace("signal.SIGKILL", "signal.SIGINT").replace("train(recipe, folder)", "")
+    script = KILLER.replace("signal.SIGKILL", "signal.SIGINT").replace("run.train(recipe, folder)", "")
     script += "from tslm.cli import main\nsys.exit(main(['train', recipe, '--out', folder]))\n"
     result = subprocess.run(
         [sys.executable, "-c", script, recipe_path, folder, "12"], capture_output=True, text=True, check=False
@@ -160,7 +162,7 @@ def test_a_run_that_failed_before_it_learnt_leaves_its_folder_free(recipe_path, 
     folder = tmp_path / "run"
     with pytest.raises(RecipeError, match="is not smaller than"):
         train(recipe_path, folder, overrides=["objective.sampled=500"])
-    assert train(recipe_path, folder, overrides=["train.epochs=1"])["epochs"] == 1
+    assert train(recipe_path, folder, overrides=["train.epochs=1"]).training.epochs == 1
 
 
 def test_a_lost_metrics_file_is_begun_anew(recipe_path, unbroken, tmp_path, monkeypatch) -> None:
@@ -219,7 +221,7 @@ def test_models_approach_the_best_possible_perplexity(recipe_path, tmp_path) -> 
         "model.dropout_output=0.0",
         "model.cell.weight_drop=0.0",
     ]
-    reached = train(recipe_path, tmp_path / "run", overrides=overrides)["test"]["perplexity"]
+    reached = train(recipe_path, tmp_path / "run", overrides=overrides).test.perplexity
     assert best["perplexity"] * 0.98 < reached < best["perplexity"] * 1.1
     assert load(tmp_path / "run").parameter_count > 0
 
@@ -236,7 +238,7 @@ def test_every_cell_and_head_trains(recipe_path, tmp_path, cell, head) -> None:
             "model.output_gate=tanh",
         ]
     summary = train(recipe_path, tmp_path / "run", overrides=overrides)
-    assert summary["valid"]["perplexity"] < 13  # the vocabulary has 13 words
+    assert summary.valid.perplexity < 13  # the vocabulary has 13 words
 
 
 def test_plateaus_divide_the_rate_and_patience_ends_the_run(recipe_path, tmp_path) -> None:
@@ -254,8 +256,8 @@ def test_plateaus_divide_the_rate_and_patience_ends_the_run(recipe_path, tmp_pat
     summary = train(recipe_path, tmp_path / "run", overrides=overrides)
     rates = [entry["learning_rate"] for entry in metrics(tmp_path / "run") if "learning_rate" in entry]
     assert rates[-1] == pytest.approx(1e-9 / 4)
-    assert summary["epochs"] < 9
-    assert summary["epochs"] - summary["best_epoch"] == 2
+    assert summary.training.epochs < 9
+    assert summary.training.epochs - summary.training.best_epoch == 2
 
 
 DISTRIBUTED = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -291,7 +293,7 @@ def test_two_processes_give_the_losses_of_one(recipe_path, tmp_path) -> None:
     run_both()  # a finished run is read, by both
     double = read_summary(tmp_path / "two")
     assert double is not None
-    assert double["valid"]["perplexity"] == pytest.approx(single["valid"]["perplexity"], rel=1e-5)
+    assert double.valid.perplexity == pytest.approx(single.valid.perplexity, rel=1e-5)
     one, two = metrics(tmp_path / "one"), metrics(tmp_path / "two")
     assert len(one) == len(two)
     for left, right in zip(one, two, strict=True):
@@ -306,10 +308,11 @@ def test_a_trial_leaves_the_test_split_unread(recipe_path, tmp_path, monkeypatch
         read.append(len(ids))
         return evaluate(model, ids, **settings)
 
-    monkeypatch.setattr("tslm.runs.run.evaluate", measure)
+    monkeypatch.setattr("tslm.runs.train.evaluate", measure)
     summary = train(recipe_path, tmp_path / "run", overrides=["train.epochs=1", "train.test=false"])
-    assert "test" not in summary
-    assert read == [summary["valid"]["tokens"]]
+    assert summary.test is None
+    assert "test" not in summary.as_json()
+    assert read == [summary.valid.tokens]
     # What is finished can be shown and read again without a test figure.
     assert train(recipe_path, tmp_path / "run", overrides=["train.epochs=1", "train.test=false"]) == summary
     assert "valid" in write_run_page(tmp_path / "run").read_text()
@@ -321,8 +324,8 @@ def test_a_model_trained_with_a_reset_state_is_measured_with_one(recipe_path, tm
     summary = train(recipe_path, tmp_path / "run", overrides=overrides)
     corpus = open_corpus(read_recipe(recipe_path).corpus)
     expected = evaluate_windows(load(tmp_path / "run"), corpus.splits["valid"], 4)
-    assert summary["valid_windows"] == expected
-    assert summary["valid_windows"] != summary["valid"]["perplexity"]
+    assert summary.training.valid_windows == expected
+    assert summary.training.valid_windows != summary.valid.perplexity
     # The epoch was chosen by the same measure.
     (epoch,) = [entry for entry in read_metrics(tmp_path / "run") if "epoch" in entry]
     assert epoch["valid_perplexity"] == pytest.approx(expected, rel=1e-6)

@@ -14,6 +14,7 @@ from tslm.errors import Stopped, TslmError
 COMMANDS = (
     "demo",
     "data",
+    "recipes",
     "train",
     "eval",
     "score",
@@ -38,7 +39,8 @@ def parser() -> argparse.ArgumentParser:
         description="Language models in tensor space: exact n-gram tensors and trainable tensor networks.",
         epilog="examples:\n"
         "  tslm data stats ptb\n"
-        "  tslm train recipes/asv/kn5.toml\n"
+        "  tslm recipes\n"
+        "  tslm train asv/kn5\n"
         "  tslm eval runs/asv-kn5 --split test\n",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

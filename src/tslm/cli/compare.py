@@ -52,13 +52,12 @@ def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from tslm.corpus.reading import encode_file
-    from tslm.corpus.sources import open_corpus
     from tslm.errors import RunError
     from tslm.inference.compare import compare, read_words
-    from tslm.inference.interpolate import open_part, save_mix, tune_mix
+    from tslm.inference.interpolate import as_part, save_mix, tune_mix
     from tslm.models.base import LanguageModel
     from tslm.progress import track_count
-    from tslm.runs.folder import open_run
+    from tslm.runs.run import open_run
 
     *rest, last = arguments.runs
     text = None if Path(last).is_dir() else last
@@ -69,10 +68,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise RunError(f"no run folder and no text file at {text}; check the path")
     if arguments.out and not arguments.mix:
         raise RunError("--out saves a mix; say which with --mix linear or --mix log-linear")
-    parts = [open_part(folder) for folder in folders]
+    opened = [open_run(folder) for folder in folders]
+    parts = [as_part(run) for run in opened]
     corpus = None
     if text is None or (arguments.mix and not arguments.tune) or arguments.out:
-        corpus = open_corpus(open_run(folders[0])[0].corpus, data_dir=arguments.data_dir)
+        corpus = opened[0].open_corpus(arguments.data_dir)
     models: list[tuple[str, LanguageModel[Any]]] = [
         (str(folder), part.model) for folder, part in zip(folders, parts, strict=True)
     ]
@@ -105,7 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
             report["mix"] = {"form": arguments.mix, "weights": list(mix.config.weights)}
             if arguments.out:
                 assert corpus is not None  # noqa: S101
-                report["mix"]["summary"] = save_mix(mix, Path(arguments.out), folders, corpus, tick=tick)
+                summary = save_mix(mix, Path(arguments.out), opened[0], corpus, tick=tick)
+                report["mix"]["summary"] = summary.as_json()
     report["text"] = text or f"{corpus.name if corpus else ''} {arguments.split}"
     if arguments.json:
         print(json.dumps(report, ensure_ascii=False))

@@ -30,23 +30,21 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from pathlib import Path
-
     from tslm.files import to_json
+    from tslm.inference.evaluate import evaluate_run
     from tslm.progress import track_count
-    from tslm.reports.tables import print_perplexity
-    from tslm.runs.run import evaluate_run
+    from tslm.reports.tables import print_evaluation
 
     with track_count("reading", None, "tokens") as tick:
-        report = evaluate_run(
-            Path(arguments.run_folder),
+        evaluation = evaluate_run(
+            arguments.run_folder,
             split=arguments.split,
             text=arguments.text,
             data_dir=arguments.data_dir,
             tick=tick,
         )
     if arguments.json:
-        print(to_json(report))
+        print(to_json(evaluation.as_json()))
     else:
-        print_perplexity(report)
+        print_evaluation(evaluation)
     return 0

@@ -92,8 +92,9 @@ def run(arguments: argparse.Namespace) -> int:
     from tslm.errors import CorpusError
     from tslm.files import to_json
     from tslm.paper.document import write_report
+    from tslm.paper.found import find_missing, keep_finished
     from tslm.paper.plan import check_rows, expand
-    from tslm.paper.reproduce import find_missing, keep_finished, report
+    from tslm.paper.reproduce import report
     from tslm.runs.queue import run_queue
 
     def tell(line: str) -> None:
@@ -103,6 +104,11 @@ def run(arguments: argparse.Namespace) -> int:
     check_rows(arguments.only, wanted)
     deadline = time.monotonic() + arguments.budget
     runs, results = arguments.runs, None if arguments.fresh else arguments.results
+    if results is not None and not results.is_dir():
+        tell(
+            f"no results folder at {results}: only what was trained here is shown. The runs that come with the project "
+            "are in results/ of its source; run this there, or name the folder with --results"
+        )
     reports: list[Report] = []
     failed = False
     for what, corpus in wanted:
@@ -142,7 +148,8 @@ def _signals_like_ctrl_c() -> Generator[None, None, None]:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    numbers = (signal.SIGTERM, signal.SIGHUP)
+    # Windows has no SIGHUP.
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     ends = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, interrupt) for number in ends}
     try:

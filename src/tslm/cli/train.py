@@ -6,10 +6,12 @@ import argparse
 from typing import Any
 
 EXAMPLES = """examples:
-  tslm train recipes/asv/kn5.toml
-  tslm train recipes/ptb/tslm.toml --set train.seed=2 --out runs/tslm-2
-  torchrun --nproc-per-node 2 -m tslm train recipes/ptb/tslm.toml
+  tslm train asv/kn5
+  tslm train ptb/tslm --set train.seed=2 --out runs/tslm-2
+  tslm train my.toml
+  torchrun --nproc-per-node 2 -m tslm train ptb/tslm
 
+'tslm recipes' lists what there is to train.
 The same command goes on with a run that was broken off, and shows the result of a finished one."""
 
 
@@ -22,7 +24,7 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("recipe", metavar="RECIPE", help="a TOML file, see recipes/")
+    parser.add_argument("recipe", metavar="RECIPE", help="a name that tslm recipes lists, or a TOML file")
     parser.add_argument("--out", metavar="FOLDER", help="the run folder (default: runs/<corpus>-<recipe>)")
     parser.add_argument(
         "--set",
@@ -46,12 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
     from tslm.files import to_json
     from tslm.reports.page import write_run_page
     from tslm.reports.tables import print_summary
-    from tslm.runs.recipe import is_trained, read_recipe
-    from tslm.runs.run import run_folder, train
+    from tslm.runs.recipe import read_recipe
+    from tslm.runs.train import run_folder, train
+    from tslm.training.distributed import started_group
     from tslm.training.watcher import Terminal, Watcher
 
     overrides = list(arguments.overrides)
-    if arguments.threads is not None and is_trained(read_recipe(Path(arguments.recipe), overrides).kind):
+    if arguments.threads is not None and read_recipe(arguments.recipe, overrides).train is not None:
         overrides.append(f"train.threads={arguments.threads}")
     watcher: Watcher = Terminal()
     if arguments.tensorboard is not None:
@@ -62,11 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
     summary = train(
         arguments.recipe, folder, overrides=overrides, data_dir=arguments.data_dir, watcher=watcher
     )
-    if not summary:
+    if not started_group().leads:
         return 0
     page = write_run_page(folder)
     if arguments.json:
-        print(to_json(summary))
+        print(to_json(summary.as_json()))
     else:
         print_summary(summary)
         print(f"{folder} holds the model; {page} shows the run")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
-from importlib.metadata import version
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -15,12 +13,13 @@ from numpy.typing import NDArray
 
 from tslm.corpus.sources import Corpus
 from tslm.errors import NumberError
-from tslm.evaluation.perplexity import evaluate
 from tslm.inference.score import score_ids
 from tslm.models.interpolation import Form, Interpolation, InterpolationConfig, Part
-from tslm.models.registry import model_class
-from tslm.runs.folder import locked_run, open_run, prepare_folder, write_summary
-from tslm.runs.recipe import Recipe, recipe_tables
+from tslm.runs.folder import locked_run, prepare_folder
+from tslm.runs.recipe import Recipe
+from tslm.runs.run import Run
+from tslm.runs.summary import Source, Summary, summarise, write_summary
+from tslm.runs.train import measure
 
 COLUMNS = 64
 """A text is cut into this many columns where all words' probabilities are needed at every token."""
@@ -53,46 +52,33 @@ def tune_mix(
     return Interpolation(replace(even.config, weights=tuple(weights.tolist())), parts)
 
 
-def open_part(folder: Path) -> Part:
-    """Open the model of a run folder as a part of a mix."""
-    recipe, vocabulary = open_run(folder)
-    return Part(model_class(recipe.kind).load(folder, recipe.model, vocabulary), recipe.model)
+def as_part(run: Run) -> Part:
+    """Return the model of a run as a part of a mix."""
+    return Part(run.model, run.recipe.model)
 
 
 def save_mix(
-    mix: Interpolation, folder: Path, runs: Sequence[Path], corpus: Corpus, *, tick: Tick | None = None
-) -> dict[str, Any]:
+    mix: Interpolation, folder: Path, first: Run, corpus: Corpus, *, tick: Tick | None = None
+) -> Summary:
     """Write a mix as a run folder that ``tslm.load`` opens and that needs its parts' folders no more.
 
     Args:
         mix: the tuned mix.
         folder: where to write it.
-        runs: the folders of its parts; the recipe names the corpus of the first.
+        first: the run of its first part; the mix's recipe names its corpus.
         corpus: that corpus; valid and test are measured as for every run.
         tick: told how many more tokens have been read.
 
     Returns:
         The summary.
     """
-    source, _ = open_run(runs[0])
-    recipe = Recipe(corpus=source.corpus, kind=mix.kind, model=mix.config)
+    recipe = Recipe(corpus=first.recipe.corpus, kind=mix.kind, model=mix.config)
     with locked_run(folder):
         prepare_folder(folder, recipe, mix.vocabulary)
         mix.save(folder)
-        summary = {
-            "kind": mix.kind,
-            "recipe": recipe_tables(recipe),
-            "corpus": {
-                "name": corpus.name,
-                "fingerprint": corpus.fingerprint,
-                "vocabulary": len(corpus.vocabulary),
-                "train_tokens": len(corpus.splits["train"]),
-            },
-            "parts": [part.model.kind for part in mix.parts],
-            "parameters": mix.parameter_count,
-            **{name: asdict(evaluate(mix, corpus.splits[name], tick=tick)) for name in ("valid", "test")},
-            "versions": {name: version(name) for name in ("tslm", "torch", "numpy")},
-        }
+        measured = measure(mix, corpus, ("valid", "test"), tick)
+        parts = tuple(part.model.kind for part in mix.parts)
+        summary = summarise(recipe, mix, Source.of(corpus), measured, parts=parts)
         write_summary(folder, summary)
     return summary
 

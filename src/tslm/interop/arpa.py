@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tslm.cache import hash_file
 from tslm.corpus.sources import CorpusConfig
 from tslm.corpus.vocabulary import EOS, Vocabulary
 from tslm.errors import CorpusError, RunError
@@ -25,8 +26,9 @@ from tslm.interop.arpa_reading import BEGIN, END, LINES_AT_ONCE, ZERO, Section, 
 from tslm.models.ngram.backoff import BackoffConfig, BackoffModel
 from tslm.models.ngram.smoothing import BackoffTable
 from tslm.models.ngram.trie import build_trie, search_sorted
-from tslm.runs.folder import RECIPE, VOCABULARY
-from tslm.runs.recipe import Recipe, write_recipe
+from tslm.runs.folder import RECIPE, locked_run, prepare_folder
+from tslm.runs.recipe import Recipe
+from tslm.runs.summary import Source, summarise, write_summary
 
 
 def export_arpa(model: BackoffModel, path: Path, tick: Tick | None = None) -> None:
@@ -109,12 +111,15 @@ def import_run(path: Path, folder: Path, tick: Tick | None = None) -> BackoffMod
         raise RunError(f"{folder} holds a run already; choose another folder with --out, or delete it")
     check_folder(folder)
     model = import_arpa(path, tick)
-    model.save(folder)
-    model.vocabulary.save(folder / VOCABULARY)
     recipe = Recipe(
         corpus=CorpusConfig(name=path.name), kind=model.kind, model=BackoffConfig(order=model.order)
     )
-    write_recipe(folder / RECIPE, recipe)
+    source = Source(name=path.name, fingerprint=hash_file(path), vocabulary=len(model.vocabulary))
+    with locked_run(folder):
+        prepare_folder(folder, recipe, model.vocabulary)
+        model.save(folder)
+        # There is no text that it could be measured on.
+        write_summary(folder, summarise(recipe, model, source, {}))
     return model
 
 

@@ -13,12 +13,12 @@ import tomli_w
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
-from tslm.config import check, read_config, write_config
+from tslm.config import check, write_config
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RecipeError, RunError
 from tslm.files import write_text
 from tslm.models.base import LanguageModel
-from tslm.models.registry import config_class, model_class
+from tslm.models.registry import model_class, read_model
 
 Form = Literal["linear", "log-linear"]
 
@@ -184,9 +184,8 @@ def _load_part(home: Path) -> Part:
         table = tomllib.loads((home / "model.toml").read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise RunError(f"cannot read {home / 'model.toml'}: {error}; copy the whole run folder") from error
-    kind = str(table.pop("kind", ""))
     try:
-        config = read_config(config_class(kind), table, "model")
+        kind, config = read_model(table)
     except RecipeError as error:
         raise RunError(f"{home / 'model.toml'} is damaged: {error}") from error
     return Part(model_class(kind).load(home, config, Vocabulary.load(home / "vocabulary.txt")), config)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from tslm.corpus.vocabulary import Vocabulary
 from tslm.models.base import LanguageModel
 from tslm.models.recurrent.heads.base import CrossEntropy, WindowLoss
 
@@ -19,6 +20,10 @@ Carried = tuple[tuple[Tensor, ...], ...]
 
 class Trainable(nn.Module, LanguageModel[StateT], ABC):
     """A language model that is trained by gradients, window after window."""
+
+    @abstractmethod
+    def __init__(self, config: Any, vocabulary: Vocabulary) -> None:
+        super().__init__()
 
     @abstractmethod
     def set_prior(self, counts_V: Int[Tensor, " V"]) -> None:

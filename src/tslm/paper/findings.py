@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tslm.paper.found import find_run, measured, perplexity_of
 from tslm.paper.numbers import FIGURE_4, FIGURE_5, TABLE_2
 from tslm.paper.plan import CELLS, READINGS, plan, rank_readings
-from tslm.paper.reproduce import find_summary, measured, perplexity_of
 from tslm.reports.tables import markdown_table, show_number
 
 FLAT = 0.01
@@ -45,7 +45,7 @@ def read_tests(corpus: str, results: Path) -> dict[str, list[float]]:
     """Return the test perplexities of each row of Table 2, one per seed."""
     tests: dict[str, list[float]] = {}
     for run in plan("table2", corpus):
-        summary = find_summary(run, None, results)
+        summary = find_run(run, None, results).summary
         if summary is not None:
             tests.setdefault(run.row, []).append(perplexity_of(summary, "test"))
     return tests
@@ -55,7 +55,7 @@ def read_curves(what: str, corpus: str, results: Path, reading: str) -> dict[str
     """Return cell → size → validation perplexity of a figure."""
     curves: dict[str, dict[int, float]] = {cell: {} for cell in CELLS}
     for run in plan(what, corpus):
-        summary = find_summary(run, None, results)
+        summary = find_run(run, None, results).summary
         if summary is not None and reading in run.readings:
             curves[run.row][run.value] = measured(summary)
     return curves

@@ -34,8 +34,8 @@ STEP_TOKENS = 1400
 
 
 @dataclass(frozen=True)
-class Run:
-    """One run of a table or figure."""
+class PlannedRun:
+    """One run that a table or figure is made of."""
 
     row: str
     """The recipe's name: a row of Table 2, a curve of a figure."""
@@ -64,7 +64,7 @@ def expand(what: str, corpus: str | None = None) -> list[tuple[str, str]]:
     return tables + [(figure, corpora[0]) for figure in ("figure4", "figure5")]
 
 
-def plan(what: str, corpus: str = "ptb") -> list[Run]:
+def plan(what: str, corpus: str = "ptb") -> list[PlannedRun]:
     """Return the runs of ``table2``, ``figure4`` or ``figure5``, the most telling first; ``table1`` needs none."""
     plans = {"table2": plan_table2, "figure4": plan_figure4, "figure5": plan_figure5}
     if what == "table1":
@@ -84,20 +84,20 @@ def check_rows(names: Sequence[str], wanted: Sequence[tuple[str, str]]) -> None:
             raise RecipeError(f"--only {name}: there is no such row or cell here; {nearest(name, rows)}")
 
 
-def plan_table2(corpus: str) -> list[Run]:
+def plan_table2(corpus: str) -> list[PlannedRun]:
     """Table 2. Return the runs of all ten rows: the paper's own, then their further seeds, then the cited."""
-    first = [Run(name, f"{corpus}/{name}", f"{corpus}/{name}") for name in OWN]
+    first = [PlannedRun(name, f"{corpus}/{name}", f"{corpus}/{name}") for name in OWN]
     again = [
-        Run(name, f"{corpus}/{name}", f"{corpus}/{name}-seed2", ("train.seed=2",))
+        PlannedRun(name, f"{corpus}/{name}", f"{corpus}/{name}-seed2", ("train.seed=2",))
         for name in (REPEATED if corpus == "ptb" else ())
     ]
-    return first + again + [Run(name, f"{corpus}/{name}", f"{corpus}/{name}") for name in CITED]
+    return first + again + [PlannedRun(name, f"{corpus}/{name}", f"{corpus}/{name}") for name in CITED]
 
 
-def plan_figure4(corpus: str) -> list[Run]:
+def plan_figure4(corpus: str) -> list[PlannedRun]:
     """Figure 4. Return one short run per cell, reading and length n."""
     return [
-        Run(
+        PlannedRun(
             cell,
             f"{corpus}/{cell}",
             f"figure-4/{corpus}/{cell}-{reading}-{n}",
@@ -116,14 +116,14 @@ def plan_figure4(corpus: str) -> list[Run]:
     ]
 
 
-def plan_figure5(corpus: str) -> list[Run]:
+def plan_figure5(corpus: str) -> list[PlannedRun]:
     """Figure 5. Return one short run per cell and rank r: with r = m as in the paper, and around its best m."""
     best = FIGURE_5[corpus]
     equal, fixed = rank_readings(corpus)
     sizes = [(r, r, (equal, fixed) if r == best else (equal,)) for r in _outside_in(RANKS)]
     sizes += [(r, best, (fixed,)) for r in (2 * best, best // 2)]
     return [
-        Run(
+        PlannedRun(
             cell,
             f"{corpus}/{cell}",
             f"figure-5/{corpus}/{cell}-{r}" + ("" if r == m else f"-of-{m}"),

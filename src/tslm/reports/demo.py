@@ -13,9 +13,11 @@ from tslm.files import write_text
 from tslm.inference.generate import Sampling, generate
 from tslm.inference.score import ScoredSentence, score_lines
 from tslm.models.ngram.blanks import FillsBlanks, parse_pattern
-from tslm.reports.page import make_page, make_run, make_table, read_metrics
-from tslm.runs.recipe import recipe_folder
-from tslm.runs.run import load, train
+from tslm.reports.page import make_page, make_run, make_table
+from tslm.runs.run import load
+from tslm.runs.summary import Summary
+from tslm.runs.train import train
+from tslm.training.metrics import read_metrics
 from tslm.training.watcher import Watcher
 
 CORPUS = "asv"
@@ -66,16 +68,15 @@ def run_demo(
         "generated": {},
     }
     body: list[str] = []
-    summaries: dict[str, dict[str, Any]] = {}
+    summaries: dict[str, Summary] = {}
     for name, recipe in RECIPES.items():
         tell(f"training {name}")
         run = folder / recipe
-        path = recipe_folder() / CORPUS / f"{recipe}.toml"
         overrides = QUICK if quick and recipe == "tslm" else ()
-        summaries[name] = train(path, run, overrides=overrides, watcher=watcher)
+        summaries[name] = train(f"{CORPUS}/{recipe}", run, overrides=overrides, watcher=watcher)
         model = load(run)
         found["perplexity"][name] = {
-            split: summaries[name][split]["perplexity"] for split in ("valid", "test")
+            split: measured.perplexity for split, measured in summaries[name].splits.items()
         }
         found["scored"][name] = [_surprise(scored) for scored in score_lines(model, SENTENCES)]
         samples = generate(
@@ -106,10 +107,10 @@ def _surprise(scored: ScoredSentence) -> dict[str, Any]:
     }
 
 
-def _compare(found: dict[str, Any], summaries: dict[str, dict[str, Any]]) -> str:
+def _compare(found: dict[str, Any], summaries: dict[str, Summary]) -> str:
     rows = [
-        [name, f"{summary['parameters']:,}", f"{summary['seconds']:.1f} s"]
-        + [f"{summary[split]['perplexity']:.2f}" for split in ("valid", "test")]
+        [name, f"{summary.parameters:,}", f"{summary.seconds or 0:.1f} s"]
+        + [f"{measured.perplexity:.2f}" for measured in summary.splits.values()]
         for name, summary in summaries.items()
     ]
     scored = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -14,7 +13,9 @@ from tslm.errors import RunError
 from tslm.files import write_text
 from tslm.reports.curves import draw_curves
 from tslm.reports.tables import show_number
-from tslm.runs.folder import METRICS, read_summary
+from tslm.runs.recipe import recipe_tables
+from tslm.runs.summary import Summary, read_summary
+from tslm.training.metrics import read_metrics
 
 REPORT = "report.html"
 
@@ -36,19 +37,9 @@ def write_run_page(folder: Path) -> Path:
     if summary is None:
         raise RunError(f"{folder} holds no finished run; finish it with tslm train")
     path = folder / REPORT
-    title = f"{summary['kind']} on {summary['corpus']['name']}"
+    title = f"{summary.kind} on {summary.corpus.name}"
     write_text(path, make_page(title, make_run(summary, read_metrics(folder))))
     return path
-
-
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
-    """Return the lines of ``metrics.jsonl``, none where the model was counted, not trained."""
-    path = folder / METRICS
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines]
-    except (OSError, ValueError) as error:
-        raise RunError(f"cannot read {path}: {error}; delete it, the run can do without it") from error
 
 
 def make_page(title: str, body: str) -> str:
@@ -73,36 +64,39 @@ def make_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(["<table>", line("th", header), *(line("td", row) for row in rows), "</table>"])
 
 
-def make_run(summary: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> str:
+def make_run(summary: Summary, entries: Sequence[Mapping[str, Any]]) -> str:
     """Return the body of a run's page: perplexities, curves, recipe."""
     rows = [
         [
             split,
-            f"{summary[split]['tokens']:,}",
-            show_number(summary[split]["perplexity"]),
-            show_number(summary[split]["perplexity_reset"]),
-            show_number(summary[split]["bits_per_word"], 3),
+            f"{found.tokens:,}",
+            show_number(found.perplexity),
+            show_number(found.perplexity_reset),
+            show_number(found.bits_per_word, 3),
         ]
-        for split in ("valid", "test")
-        if split in summary
+        for split, found in summary.splits.items()
     ]
-    facts = [
-        ["parameters", f"{summary['parameters']:,}"],
-        ["training time", f"{summary['seconds']:.1f} s"],
-        ["vocabulary", f"{summary['corpus']['vocabulary']:,} words"],
-        ["corpus fingerprint", summary["corpus"]["fingerprint"][:16]],
-        ["versions", ", ".join(f"{name} {number}" for name, number in summary["versions"].items())],
+    facts = [["parameters", f"{summary.parameters:,}"]]
+    if summary.seconds is not None:
+        facts.append(["training time", f"{summary.seconds:.1f} s"])
+    if summary.training is not None:
+        training = summary.training
+        facts.append(["epochs", f"{training.epochs}, the best was {training.best_epoch}"])
+        facts.append(["speed", f"{training.tokens_per_second:,.0f} tokens/s on {training.threads} threads"])
+    if summary.parts:
+        facts.append(["mixed from", ", ".join(summary.parts)])
+    facts += [
+        ["vocabulary", f"{summary.corpus.vocabulary:,} words"],
+        ["corpus fingerprint", summary.corpus.fingerprint[:16]],
+        ["versions", ", ".join(f"{name} {number}" for name, number in summary.versions.items())],
     ]
-    if "epochs" in summary:
-        facts.insert(2, ["epochs", f"{summary['epochs']}, the best was {summary['best_epoch']}"])
-        facts.insert(
-            3, ["speed", f"{summary['tokens_per_second']:,.0f} tokens/s on {summary['threads']} threads"]
-        )
+    measured = make_table(["split", "tokens", "perplexity", "reset per line", "bits per word"], rows)
+    protocols = dict.fromkeys(found.protocol for found in summary.splits.values())
     parts = [
-        make_table(["split", "tokens", "perplexity", "reset per line", "bits per word"], rows),
-        f"<p><small>{escape(summary['valid']['protocol'])}</small></p>",
+        measured if rows else "<p>Not measured: the text it was made from is not known.</p>",
+        *(f"<p><small>{escape(protocol)}</small></p>" for protocol in protocols),
         draw_curves(entries) if entries else "",
         make_table(["", ""], facts),
-        f"<h2>Recipe</h2><pre>{escape(tomli_w.dumps(summary['recipe']))}</pre>",
+        f"<h2>Recipe</h2><pre>{escape(tomli_w.dumps(recipe_tables(summary.recipe)))}</pre>",
     ]
     return "\n".join(parts)

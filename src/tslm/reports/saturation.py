@@ -132,6 +132,7 @@ def save_sweep(sweep: Saturation, folder: Path) -> list[Path]:
 
 def plot_sweep(sweep: Saturation, path: Path, format: str) -> None:  # noqa: A002
     """Plot perplexity, error and parameters against rank."""
+    from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     ranks = [result.rank or 0 for result in sweep.ranks]
@@ -176,8 +177,9 @@ def plot_sweep(sweep: Saturation, path: Path, format: str) -> None:  # noqa: A00
         f"{sweep.corpus}: {sweep.order}-gram tensor of {sweep.classes:,} classes, scaling: {sweep.scaling}",
         fontsize=11,
     )
-    # A fixed salt and no date make the file the same for the same numbers.
-    figure.savefig(path, format=format, dpi=150, metadata={"Date": None} if format == "svg" else None)
+    # A fixed salt and no date: the same numbers are the same file.
+    with rc_context({"svg.hashsalt": "tslm"}):
+        figure.savefig(path, format=format, dpi=150, metadata={"Date": None} if format == "svg" else None)
 
 
 def _ignore(message: str) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from tslm.runs.folder import RECIPE, in_use
 
@@ -26,6 +26,13 @@ GRACE = 10.0
 
 LOG = "log.txt"
 """Where runs side by side write what they would show."""
+
+# Ctrl-C in a terminal reaches a whole group, and a run takes a second signal as a wish to stop unsaved.
+OWN_GROUP: dict[str, Any] = (
+    {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    if sys.platform == "win32"
+    else {"process_group": 0}
+)
 
 Outcome = Literal["done", "stopped", "failed", "left"]
 
@@ -138,8 +145,7 @@ def _run(
             stdout=subprocess.DEVNULL,
             stderr=file,
             env=environment,
-            # Ctrl-C in a terminal reaches a whole group, and a run takes a second signal as a wish to stop unsaved.
-            process_group=0,
+            **OWN_GROUP,
         )
         while process.poll() is None and time.monotonic() < deadline - GRACE and not stopping.wait(0.1):
             pass

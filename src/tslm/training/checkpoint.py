@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +15,7 @@ from torch import Tensor, nn
 
 from tslm.errors import RunError
 from tslm.models.weights import save_weights
-
-STATE = "training_state.safetensors"
-
-
-@dataclass(kw_only=True)
-class Position:
-    """How far a run has come: the plain numbers of a checkpoint."""
-
-    epoch: int = 0
-    """Epochs finished."""
-    window: int = 0
-    """Windows of the current epoch that have been read."""
-    step: int = 0
-    """Steps since the beginning."""
-    epoch_nats: float = 0.0
-    """The summed loss of the current epoch."""
-    epoch_tokens: int = 0
-    """The targets of the current epoch that have been read."""
-    best: float | None = None
-    """The best validation perplexity so far."""
-    best_epoch: int = 0
-    """The epoch it was reached in."""
-    plateaus: int = 0
-    """How often an epoch ended worse than the best."""
-    metrics_bytes: int = 0
-    """How long metrics.jsonl was: what stands beyond it was written by a part that is now repeated."""
-    seconds: float = 0.0
-    """The time spent training, over all sessions."""
-    fingerprint: str = ""
-    """The corpus that is being learnt."""
+from tslm.training.position import STATE, Position
 
 
 def save_checkpoint(folder: Path, position: Position, tensors: Mapping[str, Tensor]) -> None:

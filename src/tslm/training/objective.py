@@ -20,27 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tslm.config import check
-
-
-@dataclass(frozen=True, kw_only=True)
-class ObjectiveConfig:
-    """Which words the partition function is summed over during training; evaluation always sums over all."""
-
-    frequent: int = 0
-    """How many of the most frequent words are always summed; 0 with ``sampled = 0`` means all words."""
-
-    sampled: int = 0
-    """How many of the other words are drawn anew, uniformly, for each step."""
-
-    def __post_init__(self) -> None:
-        check(self.frequent >= 0, f"objective.frequent = {self.frequent} must not be negative")
-        check(self.sampled >= 0, f"objective.sampled = {self.sampled} must not be negative")
-        check(
-            self.sampled > 0 or self.frequent == 0,
-            "objective.frequent without objective.sampled leaves the rare words out; "
-            "set both, or neither for the full softmax",
-        )
-
+from tslm.training.config import ObjectiveConfig
 
 TINY = 1e-30
 """Probabilities below it are formed from logits: single precision ends soon after."""

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import nn
 
-from tslm.runs.recipe import TrainConfig
+from tslm.training.config import TrainConfig
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int, plateaus: int) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tslm.errors import UnsupportedError
-from tslm.training.checkpoint import Position
+from tslm.training.position import Position
 from tslm.training.watcher import Watcher
 
 

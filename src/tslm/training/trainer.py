@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -19,12 +18,8 @@ from tslm.corpus.sources import Corpus
 from tslm.corpus.streams import Columns
 from tslm.errors import RunError, Stopped
 from tslm.evaluation.perplexity import evaluate, evaluate_windows
-from tslm.models.recurrent.model import RecurrentModel
-from tslm.runs.folder import Metrics
-from tslm.runs.recipe import Recipe
+from tslm.models.trainable import Trainable
 from tslm.training.checkpoint import (
-    STATE,
-    Position,
     module_tensors,
     optimiser_tensors,
     part,
@@ -32,28 +27,44 @@ from tslm.training.checkpoint import (
     restore_optimiser,
     save_checkpoint,
 )
+from tslm.training.config import ObjectiveConfig, TrainConfig
 from tslm.training.distributed import Group
+from tslm.training.metrics import Metrics
 from tslm.training.objective import Objective
+from tslm.training.position import STATE, Position
 from tslm.training.schedule import learning_rate, make_optimiser
 from tslm.training.watcher import Watcher
 
 
 class Trainer:
-    """One run of a recurrent model in its folder, from its last checkpoint to its end."""
+    """Trains a model in its run folder, from the last checkpoint to the end.
 
-    def __init__(self, recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: Watcher) -> None:
-        if recipe.train is None or recipe.objective is None:
-            raise RunError(f"a model of kind {recipe.kind!r} is not trained by gradients")
-        config = self.config = recipe.train
-        self.corpus, self.folder, self.group, self.watcher = corpus, folder, group, watcher
+    Args:
+        model: the model with the weights it begins with; the same in every process.
+        config: how it is trained.
+        objective: which words the loss sums over.
+        corpus: what it learns.
+        folder: where checkpoints, metrics and the best model go.
+        group: the processes that train it together.
+        watcher: is told of every step and epoch.
+    """
+
+    def __init__(
+        self,
+        model: Trainable[Any],
+        config: TrainConfig,
+        objective: ObjectiveConfig,
+        corpus: Corpus,
+        folder: Path,
+        group: Group,
+        watcher: Watcher,
+    ) -> None:
+        self.model, self.config, self.corpus = model, config, corpus
+        self.folder, self.group, self.watcher = folder, group, watcher
         if config.batch % group.world:
             raise RunError(
                 f"train.batch = {config.batch} does not divide among {group.world} processes; choose a multiple"
             )
-        torch.manual_seed(config.seed)
-        self.model = RecurrentModel(recipe.model, corpus.vocabulary)
-        size = len(corpus.vocabulary)
-        self.model.set_prior(torch.from_numpy(np.bincount(corpus.splits["train"], minlength=size)))
         # The initial weights are the same everywhere; from here on, each process has its own dropout.
         torch.manual_seed(config.seed + 1_000_003 * group.rank)
         self.columns = Columns(
@@ -67,7 +78,8 @@ class Trainer:
         self.optimiser = make_optimiser(config, self.model)
         self.parameters = list(self.model.parameters())
         # All processes must sum over the same sampled words, or the gradients would belong to different losses.
-        self.objective = Objective(recipe.objective, size, torch.Generator().manual_seed(config.seed))
+        generator = torch.Generator().manual_seed(config.seed)
+        self.objective = Objective(objective, len(corpus.vocabulary), generator)
         self.average = [parameter.detach().clone() for parameter in self.parameters] if config.average else []
         self.position = Position(fingerprint=corpus.fingerprint)
         self.kept_step = 0

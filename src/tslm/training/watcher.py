@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tslm.training.checkpoint import Position
+from tslm.training.position import Position
 
 
 class Watcher:

@@ -17,7 +17,7 @@ from tslm.models.ngram import contraction
 from tslm.models.ngram.backoff import BackoffModel
 from tslm.models.ngram.blanks import FillsBlanks, Pattern, describe_filling, parse_pattern, require_blanks
 from tslm.models.ngram.counting import count_ngrams
-from tslm.models.ngram.smoothed import KneserNey, KneserNeyConfig, smooth
+from tslm.models.ngram.smoothed import NgramConfig, NgramModel, smooth
 from tslm.models.ngram.smoothing import BackoffTable
 from tslm.models.ngram.trie import ROOT
 
@@ -26,15 +26,15 @@ V, EOS = 6, 0
 SPANS = ("sentence", "prefix", "suffix", "fragment")
 
 
-def small_model(order: int, smoothing: str = "modified", seed: int = 0) -> KneserNey:
+def small_model(order: int, smoothing: str = "kneser-ney", seed: int = 0) -> NgramModel:
     generator = np.random.default_rng(seed)
     ids: list[int] = []
     for _ in range(60):
         size = generator.integers(1, 6)
         ids += [*generator.choice([1, 2, 3, 4, 5], size, p=[0.5, 0.2, 0.15, 0.1, 0.05]).tolist(), EOS]
-    config = KneserNeyConfig(order=order, smoothing=smoothing, k=0.3, discount_fallback=(0.5, 1.0, 1.5))
+    config = NgramConfig(order=order, smoothing=smoothing, k=0.3, discount_fallback=(0.5, 1.0, 1.5))
     counts = count_ngrams(np.array(ids, np.int32), order, V, EOS)
-    return KneserNey(smooth(counts, config), Vocabulary(WORDS))
+    return NgramModel(smooth(counts, config), Vocabulary(WORDS))
 
 
 def score_all(
@@ -94,7 +94,7 @@ PATTERNS: list[Pattern] = [
 ]
 
 
-@pytest.mark.parametrize("smoothing", ["modified", "add-k", "none"])
+@pytest.mark.parametrize("smoothing", ["kneser-ney", "add-k", "none"])
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
 def test_small_models_against_brute_force(order: int, smoothing: str) -> None:
     model = small_model(order, smoothing, seed=order)
@@ -214,13 +214,13 @@ def test_errors() -> None:
 
 
 @pytest.fixture(scope="module")
-def ptb_trigram(ptb: Corpus) -> KneserNey:
-    return KneserNey.fit(KneserNeyConfig(order=3), ptb)
+def ptb_trigram(ptb: Corpus) -> NgramModel:
+    return NgramModel.fit(NgramConfig(order=3), ptb)
 
 
 @pytest.mark.ptb
 @pytest.mark.parametrize("text", ["the ? of the company", "? said", "the company said ?"])
-def test_one_blank_on_penn_treebank(ptb_trigram: KneserNey, text: str) -> None:
+def test_one_blank_on_penn_treebank(ptb_trigram: NgramModel, text: str) -> None:
     """Every word of the vocabulary tried in the blank."""
     pattern = parse_pattern(text, ptb_trigram.vocabulary)
     words = [word for word in range(len(ptb_trigram.vocabulary)) if word != ptb_trigram.vocabulary.eos_id]
@@ -228,7 +228,7 @@ def test_one_blank_on_penn_treebank(ptb_trigram: KneserNey, text: str) -> None:
 
 
 @pytest.mark.ptb
-def test_two_blanks_on_penn_treebank(ptb_trigram: KneserNey) -> None:
+def test_two_blanks_on_penn_treebank(ptb_trigram: NgramModel) -> None:
     """All hundred million pairs: p(v₁) from the left, p(v₂ | v₁ of) row by row, p(<eos> | of v₂) on the right."""
     model, vocabulary = ptb_trigram, ptb_trigram.vocabulary
     size, eos = len(vocabulary), vocabulary.eos_id
@@ -255,7 +255,7 @@ def test_two_blanks_on_penn_treebank(ptb_trigram: KneserNey) -> None:
 
 
 @pytest.mark.ptb
-def test_two_adjacent_blanks_on_penn_treebank(ptb_trigram: KneserNey) -> None:
+def test_two_adjacent_blanks_on_penn_treebank(ptb_trigram: NgramModel) -> None:
     """All pairs of some hundred words, the others excluded."""
     words = [*range(60), *range(5000, 5030), 9998]
     words.remove(ptb_trigram.vocabulary.eos_id)

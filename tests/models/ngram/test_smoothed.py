@@ -17,7 +17,7 @@ from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, RecipeError, RunError, ShapeError
 from tslm.evaluation.perplexity import evaluate
 from tslm.models.ngram.counting import count_ngrams
-from tslm.models.ngram.smoothed import KneserNey, KneserNeyConfig, smooth
+from tslm.models.ngram.smoothed import NgramConfig, NgramModel, smooth
 
 WORDS = ("a", "<eos>", "b", *(f"w{number}" for number in range(296)), "<unk>")
 EOS, UNK = 1, 299
@@ -83,11 +83,11 @@ class SlowKneserNey:
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
-@pytest.mark.parametrize("smoothing", ["modified", "plain"])
+@pytest.mark.parametrize("smoothing", ["kneser-ney", "kneser-ney-single"])
 def test_equals_the_slow_twin(order: int, smoothing: str) -> None:
     corpus = small_corpus(5)
-    model = KneserNey.fit(KneserNeyConfig(order=order, smoothing=smoothing), corpus)
-    twin = SlowKneserNey(corpus.splits["train"], order, len(WORDS), smoothing == "plain")
+    model = NgramModel.fit(NgramConfig(order=order, smoothing=smoothing), corpus)
+    twin = SlowKneserNey(corpus.splits["train"], order, len(WORDS), smoothing == "kneser-ney-single")
     generator = np.random.default_rng(1)
     for _ in range(20):
         line = [*generator.choice([0, 0, 2, 3, 4, 5, 9, 30, UNK], 6).tolist(), EOS]
@@ -102,7 +102,7 @@ def test_equals_the_slow_twin(order: int, smoothing: str) -> None:
 
 def test_score_in_pieces_and_side_by_side() -> None:
     corpus = small_corpus(2)
-    model = KneserNey.fit(KneserNeyConfig(order=4), corpus)
+    model = NgramModel.fit(NgramConfig(order=4), corpus)
     ids = torch.from_numpy(corpus.splits["train"][:120].astype(np.int64))
     whole, end = model.score(ids[None], model.start(1))
     state, pieces = model.start(1), []
@@ -120,19 +120,19 @@ def test_score_in_pieces_and_side_by_side() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"smoothing": "modified"},
-        {"smoothing": "plain"},
+        {"smoothing": "kneser-ney"},
+        {"smoothing": "kneser-ney-single"},
         {"smoothing": "add-k", "k": 0.1},
         {"smoothing": "none"},
-        {"smoothing": "modified", "prune": (0, 0, 1)},
-        {"smoothing": "modified", "prune": (0, 2)},
+        {"smoothing": "kneser-ney", "prune": (0, 0, 1)},
+        {"smoothing": "kneser-ney", "prune": (0, 2)},
     ],
     ids=str,
 )
 @pytest.mark.parametrize("order", [1, 2, 3, 5])
 def test_every_distribution_sums_to_one(order: int, options: dict[str, object]) -> None:
-    config = KneserNeyConfig(order=order, discount_fallback=(0.5, 1.0, 1.5), **options)
-    model = KneserNey.fit(config, small_corpus(3))
+    config = NgramConfig(order=order, discount_fallback=(0.5, 1.0, 1.5), **options)
+    model = NgramModel.fit(config, small_corpus(3))
     states = torch.arange(model.table.trie.context_count)
     total = model.predict(states).exp().sum(1)
     # After an <eos> there is no history that ends with it: the state is the start of a line.
@@ -141,7 +141,7 @@ def test_every_distribution_sums_to_one(order: int, options: dict[str, object]) 
 
 def test_add_k_is_what_its_name_says() -> None:
     corpus = small_corpus(4)
-    model = KneserNey.fit(KneserNeyConfig(order=3, smoothing="add-k", k=0.5), corpus)
+    model = NgramModel.fit(NgramConfig(order=3, smoothing="add-k", k=0.5), corpus)
     counts: Counter[tuple[int, ...]] = Counter()
     window = (-1, -1, -1)
     for word in corpus.splits["train"].tolist():
@@ -161,49 +161,49 @@ def test_add_k_is_what_its_name_says() -> None:
 
 
 def test_no_smoothing_makes_unseen_words_impossible() -> None:
-    model = KneserNey.fit(KneserNeyConfig(order=2, smoothing="none"), small_corpus(4))
+    model = NgramModel.fit(NgramConfig(order=2, smoothing="none"), small_corpus(4))
     log_probability, _ = model.score(torch.tensor([[UNK, 0]]), model.start(1))
     assert log_probability[0, 0] == -math.inf
 
 
 def test_unknown_words_get_mass_where_the_corpus_has_none() -> None:
     corpus = small_corpus(1, WORDS[:-1])
-    model = KneserNey.fit(KneserNeyConfig(order=3), corpus)
+    model = NgramModel.fit(NgramConfig(order=3), corpus)
     assert model.vocabulary.words == WORDS
     log_probability, _ = model.score(torch.tensor([[0, UNK, 0]]), model.start(1))
     assert log_probability.isfinite().all()
-    plain = KneserNey.fit(KneserNeyConfig(order=3, unknown=False), corpus)
+    plain = NgramModel.fit(NgramConfig(order=3, unknown=False), corpus)
     assert plain.vocabulary is corpus.vocabulary
 
 
 def test_run_folder(tmp_path: Path) -> None:
     corpus = small_corpus(1, WORDS[:-1])
-    config = KneserNeyConfig(order=3)
-    model = KneserNey.fit(config, corpus)
+    config = NgramConfig(order=3)
+    model = NgramModel.fit(config, corpus)
     model.save(tmp_path)
-    again = KneserNey.load(tmp_path, config, corpus.vocabulary)
+    again = NgramModel.load(tmp_path, config, corpus.vocabulary)
     states = torch.arange(model.table.trie.context_count)
     assert torch.equal(again.predict(states), model.predict(states))
     assert again.parameter_count == model.parameter_count
     assert again.vocabulary == model.vocabulary
     with pytest.raises(RunError, match="holds a model of order 3, but its recipe says 4"):
-        KneserNey.load(tmp_path, KneserNeyConfig(order=4), corpus.vocabulary)
+        NgramModel.load(tmp_path, NgramConfig(order=4), corpus.vocabulary)
     file = tmp_path / "model.safetensors"
     file.write_bytes(file.read_bytes()[:-9])
     with pytest.raises(RunError, match="damaged"):
-        KneserNey.load(tmp_path, config, corpus.vocabulary)
+        NgramModel.load(tmp_path, config, corpus.vocabulary)
     file.unlink()
     with pytest.raises(RunError, match="missing"):
-        KneserNey.load(tmp_path, config, corpus.vocabulary)
+        NgramModel.load(tmp_path, config, corpus.vocabulary)
 
 
 def test_pruned_ngrams_are_gone_and_shorter_ones_unchanged() -> None:
     corpus = small_corpus(6)
     counts = count_ngrams(corpus.splits["train"], 3, len(WORDS), EOS)
-    table = smooth(counts, KneserNeyConfig(order=3, prune=(0, 0, 1)))
+    table = smooth(counts, NgramConfig(order=3, prune=(0, 0, 1)))
     often = int((counts.counts[counts.trie.nodes(3)] > 1).sum())
     assert table.trie.levels[4] - table.trie.levels[3] == often
-    full = smooth(counts, KneserNeyConfig(order=3))
+    full = smooth(counts, NgramConfig(order=3))
     shorter = slice(0, int(counts.trie.levels[3]))
     np.testing.assert_array_equal(table.log_probability[shorter], full.log_probability[shorter])
     # What the dropped n-grams had goes to shorter histories, and through them to all words.
@@ -215,10 +215,10 @@ def test_a_corpus_too_small_for_discounts_says_so() -> None:
     ids = np.array([0, 2, EOS], np.int32)
     counts = count_ngrams(ids, 2, len(WORDS), EOS)
     with pytest.raises(CorpusError, match=r"order 1: no 1-gram has the adjusted count 2.*discount_fallback"):
-        smooth(counts, KneserNeyConfig(order=2))
+        smooth(counts, NgramConfig(order=2))
     with pytest.raises(CorpusError, match=r"order 1: no 1-gram has the adjusted count 2"):
-        smooth(counts, KneserNeyConfig(order=2, smoothing="plain"))
-    table = smooth(counts, KneserNeyConfig(order=2, discount_fallback=(0.5,)))
+        smooth(counts, NgramConfig(order=2, smoothing="kneser-ney-single"))
+    table = smooth(counts, NgramConfig(order=2, discount_fallback=(0.5,)))
     assert np.isfinite(table.log_probability[1 : len(WORDS) + 1]).all()
 
 
@@ -227,8 +227,8 @@ def test_a_corpus_of_one_word() -> None:
         "one", Vocabulary(("a", "<eos>")), MappingProxyType({"train": np.array([0, 1], np.int32)}), "0"
     )
     with pytest.raises(CorpusError, match="too small"):
-        KneserNey.fit(KneserNeyConfig(order=2), corpus)
-    model = KneserNey.fit(KneserNeyConfig(order=2, smoothing="none", unknown=False), corpus)
+        NgramModel.fit(NgramConfig(order=2), corpus)
+    model = NgramModel.fit(NgramConfig(order=2, smoothing="none", unknown=False), corpus)
     assert evaluate(model, corpus.splits["train"]).perplexity == pytest.approx(1)
 
 
@@ -248,11 +248,11 @@ def test_a_corpus_of_one_word() -> None:
 )
 def test_bad_configs(options: dict[str, object], message: str) -> None:
     with pytest.raises(RecipeError, match=message):
-        KneserNeyConfig(**options)
+        NgramConfig(**options)
 
 
 def test_ids_outside_the_vocabulary() -> None:
-    model = KneserNey.fit(KneserNeyConfig(order=2), small_corpus(1))
+    model = NgramModel.fit(NgramConfig(order=2), small_corpus(1))
     with pytest.raises(ShapeError, match="token id 300 is outside the vocabulary of 300 words"):
         model.score(torch.tensor([[300]]), model.start(1))
 
@@ -263,12 +263,12 @@ def test_ids_outside_the_vocabulary() -> None:
     [
         ({"order": 5}, 148.01, 141.19),
         ({"order": 3}, None, 148.28),
-        ({"order": 5, "smoothing": "plain"}, None, 143.51),
+        ({"order": 5, "smoothing": "kneser-ney-single"}, None, 143.51),
     ],
     ids=str,
 )
 def test_penn_treebank(ptb: Corpus, options: dict[str, object], valid: float | None, test: float) -> None:
-    model = KneserNey.fit(KneserNeyConfig(**options), ptb)
+    model = NgramModel.fit(NgramConfig(**options), ptb)
     assert evaluate(model, ptb.splits["test"], reset=False).perplexity == pytest.approx(test, abs=0.05)
     if valid is not None:
         report = evaluate(model, ptb.splits["valid"])
@@ -285,7 +285,7 @@ def test_penn_treebank(ptb: Corpus, options: dict[str, object], valid: float | N
 
 @pytest.mark.wikitext
 def test_wikitext(wikitext: Corpus) -> None:
-    model = KneserNey.fit(KneserNeyConfig(order=3), wikitext)
+    model = NgramModel.fit(NgramConfig(order=3), wikitext)
     report = evaluate(model, wikitext.splits["valid"], reset=False)
     assert report.tokens == 217_646
     assert 200 < report.perplexity < 400

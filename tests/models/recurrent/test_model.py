@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tslm.config import read_config, write_config
+from tslm.config import write_config
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RecipeError, RunError
 from tslm.models.recurrent.cells.additive import LstmConfig, RnnConfig
@@ -12,6 +12,7 @@ from tslm.models.recurrent.cells.integration import IntegrationConfig
 from tslm.models.recurrent.cells.tslm import TslmConfig
 from tslm.models.recurrent.heads.mixture import MixtureConfig
 from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+from tslm.models.registry import read_model
 
 VOCABULARY = Vocabulary(("the", "<eos>", "cat", "sat", "<unk>", "dog"))
 
@@ -113,7 +114,7 @@ def test_a_damaged_or_misfitting_file_is_named(model, tmp_path) -> None:
 )
 def test_wrong_settings_are_refused(settings, message) -> None:
     with pytest.raises(RecipeError, match=message):
-        read_config(RecurrentConfig, settings, "model")
+        read_model({"kind": "recurrent", **settings})
 
 
 def test_flat_tables_of_old_recipes_are_nested() -> None:
@@ -125,7 +126,7 @@ def test_flat_tables_of_old_recipes_are_nested() -> None:
         "experts": 2,
         "latent": "identity",
     }
-    config = read_config(RecurrentConfig, {**old, "dropout_latent": 0.3, "readout": False}, "model")
+    config = read_model({"kind": "recurrent", **old, "dropout_latent": 0.3, "readout": False})[1]
     assert config.cell == TslmConfig(variant="biased", weight_drop=0.1)
     assert config.head == MixtureConfig(experts=2, latent="identity", dropout=0.3)
     # An old run folder had every default written out, whatever the cell.
@@ -137,12 +138,12 @@ def test_flat_tables_of_old_recipes_are_nested() -> None:
         "experts": 1,
         "latent": "tanh",
     }
-    assert read_config(RecurrentConfig, written, "model") == RecurrentConfig(cell=LstmConfig())
+    assert read_model({"kind": "recurrent", **written})[1] == RecurrentConfig(cell=LstmConfig())
 
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 def test_a_config_is_read_as_it_was_written(config) -> None:
-    assert read_config(RecurrentConfig, write_config(config), "model") == config
+    assert read_model({"kind": "recurrent", **write_config(config)}) == ("recurrent", config)
 
 
 def test_locked_dropout_drops_the_same_entries_at_every_step() -> None:

@@ -40,7 +40,7 @@ class BackoffModel(LanguageModel[NDArray[np.int64]]):
     perplexities with the state carried from line to line and forgotten at each line are the same number.
 
     Example:
-        >>> model = KneserNey.fit(KneserNeyConfig(order=5), corpus)
+        >>> model = NgramModel.fit(NgramConfig(order=5), corpus)
         >>> ids = model.vocabulary.encode_line("the cat sat")
         >>> log_probability, state = model.score(ids[None], model.start(1))
     """

@@ -107,7 +107,7 @@ def require_blanks(model: object) -> FillsBlanks:
     kind = getattr(model, "kind", type(model).__name__)
     raise UnsupportedError(
         f"a model of kind {kind!r} cannot fill blanks: it reads from left to right and would have to be run "
-        "once for every filling; use an n-gram model (kind 'kneser-ney', 'count-tensor' or 'backoff')"
+        "once for every filling; use an n-gram model (kind 'ngram', 'count-tensor' or 'backoff')"
     )
 
 

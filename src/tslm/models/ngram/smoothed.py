@@ -1,9 +1,10 @@
-"""Smoothed n-gram models: Kneser–Ney, and add-k and none beside it."""
+"""N-gram models: counts, smoothed by Kneser–Ney, by add-k or not at all."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from tslm.config import check
 from tslm.corpus.sources import Corpus
@@ -16,16 +17,19 @@ from tslm.models.ngram.smoothing import (
     estimate_maximum_likelihood,
 )
 
+OLD_SMOOTHING = {"modified": "kneser-ney", "plain": "kneser-ney-single"}
+"""What older recipes, whose kind was ``kneser-ney``, call the two of them."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class KneserNeyConfig:
+class NgramConfig:
     """How an n-gram model is counted and smoothed."""
 
     order: int = 5
     """The length of the longest n-grams, 1 to 7."""
 
-    smoothing: Literal["modified", "plain", "add-k", "none"] = "modified"
-    """Interpolated Kneser–Ney with three discounts or with one, k more of every word, or bare counts."""
+    smoothing: Literal["kneser-ney", "kneser-ney-single", "add-k", "none"] = "kneser-ney"
+    """Interpolated Kneser–Ney with three discounts or with a single one, k more of every word, or bare counts."""
 
     k: float = 1.0
     """What ``add-k`` adds to every count."""
@@ -55,7 +59,7 @@ class KneserNeyConfig:
             f"model.prune = {list(self.prune)} must begin with 0: single words are never dropped",
         )
         check(
-            not self.prune or self.smoothing in ("modified", "plain"),
+            not self.prune or self.smoothing in ("kneser-ney", "kneser-ney-single"),
             f"model.prune does not go with smoothing = {self.smoothing!r}; leave it out",
         )
         fallback = self.discount_fallback
@@ -69,14 +73,20 @@ class KneserNeyConfig:
             f"model.memory_gib = {self.memory_gib} must be 0.5 or more",
         )
 
+    @classmethod
+    def renew(cls, table: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the table of an older recipe in today's words."""
+        new = OLD_SMOOTHING.get(str(table.get("smoothing")))
+        return {**table} if new is None else {**table, "smoothing": new}
 
-class KneserNey(BackoffModel):
+
+class NgramModel(BackoffModel):
     """An n-gram model estimated from the training split of a corpus."""
 
-    kind: ClassVar[str] = "kneser-ney"
+    kind: ClassVar[str] = "ngram"
 
     @classmethod
-    def fit(cls, config: KneserNeyConfig, corpus: Corpus) -> KneserNey:
+    def fit(cls, config: NgramConfig, corpus: Corpus) -> NgramModel:
         """Count and smooth.
 
         Raises:
@@ -87,7 +97,7 @@ class KneserNey(BackoffModel):
         return cls(smooth(counts, config), vocabulary)
 
 
-def smooth(counts: NgramCounts, config: KneserNeyConfig) -> BackoffTable:
+def smooth(counts: NgramCounts, config: NgramConfig) -> BackoffTable:
     """Turn counts into probabilities in the way the config names."""
     if config.smoothing == "add-k":
         return estimate_add_k(counts, config.k)
@@ -95,7 +105,7 @@ def smooth(counts: NgramCounts, config: KneserNeyConfig) -> BackoffTable:
         return estimate_maximum_likelihood(counts)
     return estimate_kneser_ney(
         counts,
-        single_discount=config.smoothing == "plain",
+        single_discount=config.smoothing == "kneser-ney-single",
         prune=config.prune,
         fallback=config.discount_fallback,
     )

@@ -75,7 +75,7 @@ class RecurrentConfig:
             check(0 <= value < 1, f"model.{key} = {value} must lie in [0, 1)")
 
     @classmethod
-    def upgrade(cls, table: Mapping[str, Any]) -> Mapping[str, Any]:
+    def renew(cls, table: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a ``[model]`` table as it is written today."""
         return nest(table)
 
@@ -99,7 +99,7 @@ class RecurrentModel(Trainable[RecurrentState]):
     kind: ClassVar[str] = "recurrent"
 
     def __init__(self, config: RecurrentConfig, vocabulary: Vocabulary) -> None:
-        super().__init__()
+        super().__init__(config, vocabulary)
         self.config = config
         self.vocabulary = vocabulary
         V, M, R = len(vocabulary), config.embedding, config.rank

@@ -7,7 +7,6 @@ that everything around them (embedding, dropout, head, training) is the same for
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -39,7 +38,7 @@ class CellConfig(ABC):
         """Make the cell."""
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Any], where: str) -> CellConfig:
+    def from_table(cls, table: Any, where: str) -> CellConfig:
         """Read the table of any kind of cell."""
         from tslm.models.recurrent.cells import CELLS
 

@@ -7,7 +7,6 @@ output matrix V belongs to the model, which may tie it to the embedding.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
@@ -30,7 +29,7 @@ class HeadConfig(ABC):
         """Make the head."""
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Any], where: str) -> HeadConfig:
+    def from_table(cls, table: Any, where: str) -> HeadConfig:
         """Read the table of any kind of head."""
         from tslm.models.recurrent.heads import HEADS
 

@@ -1,0 +1,205 @@
+"""From a recipe to a finished run folder: by counting, or by the gradient engine."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tslm.corpus.files import is_pipe
+from tslm.corpus.sources import Corpus, open_corpus
+from tslm.errors import RecipeError, RunError
+from tslm.evaluation.perplexity import Perplexity, Tick, evaluate, evaluate_windows
+from tslm.files import to_json
+from tslm.models.base import Estimated, LanguageModel
+from tslm.models.registry import model_class
+from tslm.runs.folder import check_same, locked_run, prepare_folder
+from tslm.runs.recipe import MADE_BY, Recipe, origin_of, read_recipe
+from tslm.runs.run import load
+from tslm.runs.summary import (
+    Source,
+    Split,
+    Summary,
+    Training,
+    parse_summary,
+    read_summary,
+    summarise,
+    write_summary,
+)
+from tslm.training.distributed import Group, joined_group, started_group
+from tslm.training.position import Position
+from tslm.training.watcher import Watcher
+
+if TYPE_CHECKING:
+    from tslm.models.trainable import Trainable
+
+
+def run_folder(recipe: str | Path, out: str | Path | None = None, overrides: Sequence[str] = ()) -> Path:
+    """Return ``out``, or ``runs/<corpus>-<recipe>`` with the overrides in its name."""
+    if out is not None:
+        return Path(out)
+    path = Path(recipe)
+    changes = [override.split(".", 1)[-1].replace("=", "") for override in overrides]
+    name = "-".join([read_recipe(path, overrides).corpus.name, path.stem, *changes])
+    return Path("runs") / "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in name)
+
+
+def train(
+    recipe: Recipe | str | Path,
+    out: str | Path | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    data_dir: str | Path | None = None,
+    watcher: Watcher | None = None,
+) -> Summary:
+    """Run a recipe to its end and return its summary; a run that was broken off goes on, a finished one is read.
+
+    Args:
+        recipe: a recipe, the path of one, or the name of one of the project's own: ``asv/kn5``.
+        out: the run folder; by default ``runs/<corpus>-<recipe>``.
+        overrides: changes to the recipe such as ``train.seed=2``.
+        data_dir: where to look for named corpora first.
+        watcher: is told of every step and epoch.
+
+    Raises:
+        TslmError: the recipe, the corpus or the folder is wrong.
+    """
+    if isinstance(recipe, Recipe):
+        if out is None or overrides:
+            raise RunError(
+                "a recipe that is not a file needs out=, and takes no overrides: change the Recipe itself"
+            )
+        folder = Path(out)
+    else:
+        folder = run_folder(recipe, out, overrides)
+        recipe = read_recipe(recipe, overrides)
+    # A relative path would lead nowhere once the run is opened from another folder.
+    paths = tuple(
+        path if path == "-" or is_pipe(path) else str(Path(path).resolve()) for path in recipe.corpus.path
+    )
+    recipe = replace(recipe, corpus=replace(recipe.corpus, path=paths))
+    origin = origin_of(recipe.kind)
+    if origin == "made":
+        return _read_made(recipe, folder)
+    if origin == "estimated" and started_group().world > 1:
+        raise RecipeError(
+            f"a model of kind {recipe.kind!r} is counted at one go: run tslm train itself, without torchrun"
+        )
+    corpus = open_corpus(recipe.corpus, data_dir=data_dir)
+    with joined_group() as group:
+        if not group.leads:
+            if not group.share(0.0):
+                _train(recipe, corpus, folder, group, Watcher())
+            return parse_summary(json.loads(group.share_bytes(b"")))
+        with locked_run(folder):
+            prepare_folder(folder, recipe, corpus.vocabulary)
+            finished = read_summary(folder)
+            if finished is not None and finished.corpus.fingerprint != corpus.fingerprint:
+                raise RunError(
+                    f"{folder} holds a run on another text: its fingerprint differs; choose another folder with --out"
+                )
+            group.share(float(finished is not None))
+            if finished is None and origin == "estimated":
+                finished = _estimate(recipe, corpus, folder)
+            elif finished is None:
+                watcher = watcher or Watcher()
+                position = _train(recipe, corpus, folder, group, watcher)
+                watcher.tell("measuring the final perplexity")
+                finished = _measure_trained(recipe, corpus, folder, position)
+        group.share_bytes(to_json(finished.as_json()).encode())
+        return finished
+
+
+def measure(
+    model: LanguageModel[Any], corpus: Corpus, splits: Sequence[Split], tick: Tick | None = None
+) -> dict[Split, Perplexity]:
+    """Return a finished model's perplexities. Validation has chosen by now: test is read this one time."""
+    return {split: evaluate(model, corpus.splits[split], tick=tick) for split in splits}
+
+
+def _read_made(recipe: Recipe, folder: Path) -> Summary:
+    """Return the summary of a model that is made of something else than a text, where it is made already."""
+    finished = read_summary(folder)
+    if finished is None:
+        raise RecipeError(
+            f"a model of kind {recipe.kind!r} is not learnt from a text; make one with: {MADE_BY[recipe.kind]}"
+        )
+    check_same(folder, recipe)
+    return finished
+
+
+def _estimate(recipe: Recipe, corpus: Corpus, folder: Path) -> Summary:
+    began = time.perf_counter()
+    estimated = model_class(recipe.kind)
+    assert issubclass(estimated, Estimated)  # noqa: S101
+    model = estimated.fit(recipe.model, corpus)
+    seconds = time.perf_counter() - began
+    model.save(folder)
+    measured = measure(model, corpus, ("valid", "test"))
+    summary = summarise(recipe, model, Source.of(corpus), measured, seconds=seconds)
+    write_summary(folder, summary)
+    return summary
+
+
+def _train(recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: Watcher) -> Position:
+    """Train by gradients to the end, in every process of the group."""
+    import torch
+
+    from tslm.training.trainer import Trainer
+
+    assert recipe.train is not None  # noqa: S101
+    assert recipe.objective is not None  # noqa: S101
+    if recipe.train.threads:
+        torch.set_num_threads(recipe.train.threads)
+    trainer = Trainer(_begin(recipe, corpus), recipe.train, recipe.objective, corpus, folder, group, watcher)
+    try:
+        return trainer.run()
+    finally:
+        watcher.close()
+
+
+def _measure_trained(recipe: Recipe, corpus: Corpus, folder: Path, position: Position) -> Summary:
+    import torch
+
+    from tslm.models.recurrent import kernel
+
+    config, model = recipe.train, load(folder)
+    assert config is not None  # noqa: S101
+    training = Training(
+        epochs=position.epoch,
+        best_epoch=position.best_epoch,
+        steps=position.step,
+        tokens_per_second=position.epoch * len(corpus.splits["train"]) / max(position.seconds, 1e-9),
+        threads=torch.get_num_threads(),
+        kernel=kernel.active() is not None,
+        # Trained as a tensor of order n, it is measured as one too.
+        valid_windows=evaluate_windows(model, corpus.splits["valid"], config.window)
+        if config.state == "reset"
+        else None,
+    )
+    measured = measure(model, corpus, ("valid", "test") if config.test else ("valid",))
+    seconds = position.seconds
+    summary = summarise(recipe, model, Source.of(corpus), measured, seconds=seconds, training=training)
+    write_summary(folder, summary)
+    return summary
+
+
+def _begin(recipe: Recipe, corpus: Corpus) -> Trainable[Any]:
+    """Return the model with the weights that its seed gives, the same in every process."""
+    import torch
+
+    from tslm.models.trainable import Trainable
+
+    assert recipe.train is not None  # noqa: S101
+    trained = model_class(recipe.kind)
+    assert issubclass(trained, Trainable)  # noqa: S101
+    torch.manual_seed(recipe.train.seed)
+    model = trained(recipe.model, corpus.vocabulary)
+    counts_V = np.bincount(corpus.splits["train"], minlength=len(corpus.vocabulary))
+    model.set_prior(torch.from_numpy(counts_V))
+    return model

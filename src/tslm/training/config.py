@@ -1,0 +1,108 @@
+"""The settings of the gradient engine: the ``[train]`` and ``[objective]`` tables of a recipe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tslm.config import check
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How a recurrent model is trained."""
+
+    epochs: int = 20
+    """How often the training split is read."""
+
+    batch: int = 40
+    """B: how many columns the text is cut into; all are read side by side."""
+
+    window: int = 35
+    """T: how many words gradients flow back through."""
+
+    state: Literal["carried", "reset"] = "carried"
+    """Carry the state from window to window, or start anew at each (then T is the order n of the tensor)."""
+
+    optimiser: Literal["adamw", "sgd"] = "adamw"
+    """AdamW, or plain SGD (which goes well with ``schedule = "plateau"``)."""
+
+    learning_rate: float = 0.003
+    """The highest learning rate."""
+
+    warm_up: float = 0.1
+    """The share of all steps in which the rate rises from zero."""
+
+    schedule: Literal["cosine", "constant", "plateau"] = "cosine"
+    """After the warm-up: fall to zero along a cosine, stay, or divide by four when validation gets worse."""
+
+    weight_decay: float = 0.0
+    """The optimiser's decay of matrices; vectors are never decayed."""
+
+    beta2: float = 0.99
+    """AdamW's memory of squared gradients."""
+
+    clip: float = 0.25
+    """The largest norm of the gradient."""
+
+    average: float = 0.0
+    """The decay of an exponential average of the weights, which is then what is validated and saved; 0 for none."""
+
+    activation_penalty: float = 0.0
+    """The weight of the mean square of what the head makes of the (dropped-out) last states, its latents."""
+
+    change_penalty: float = 0.0
+    """The weight of the mean square of the change of the last state from word to word."""
+
+    patience: int = 0
+    """Stop after this many epochs without a better validation perplexity; 0 never stops early."""
+
+    metric_steps: int = 100
+    """How many steps lie between two lines of ``metrics.jsonl``."""
+
+    checkpoint_steps: int = 500
+    """How many steps may be lost when the run is killed."""
+
+    test: bool = True
+    """Read the test split once, at the end; trials, among which validation chooses, leave it alone."""
+
+    seed: int = 1
+    """Decides the initial weights, the dropout and the sampled words."""
+
+    threads: int = 0
+    """How many threads to compute with; 0 takes what PyTorch takes. Results repeat bit for bit for a fixed number."""
+
+    def __post_init__(self) -> None:
+        for key in ("epochs", "batch", "window", "metric_steps", "checkpoint_steps"):
+            value = getattr(self, key)
+            check(value >= 1, f"train.{key} = {value} must be 1 or more")
+        for key in ("weight_decay", "activation_penalty", "change_penalty", "patience", "seed", "threads"):
+            value = getattr(self, key)
+            check(value >= 0, f"train.{key} = {value} must not be negative")
+        check(self.seed < 2**63, f"train.seed = {self.seed} is too large; take one below 2^63")
+        for key in ("learning_rate", "clip"):
+            value = getattr(self, key)
+            check(value > 0, f"train.{key} = {value} must be positive")
+        for key in ("warm_up", "average", "beta2"):
+            value = getattr(self, key)
+            check(0 <= value < 1, f"train.{key} = {value} must lie in [0, 1)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectiveConfig:
+    """Which words the partition function is summed over during training; evaluation always sums over all."""
+
+    frequent: int = 0
+    """How many of the most frequent words are always summed; 0 with ``sampled = 0`` means all words."""
+
+    sampled: int = 0
+    """How many of the other words are drawn anew, uniformly, for each step."""
+
+    def __post_init__(self) -> None:
+        check(self.frequent >= 0, f"objective.frequent = {self.frequent} must not be negative")
+        check(self.sampled >= 0, f"objective.sampled = {self.sampled} must not be negative")
+        check(
+            self.sampled > 0 or self.frequent == 0,
+            "objective.frequent without objective.sampled leaves the rare words out; "
+            "set both, or neither for the full softmax",
+        )

@@ -1,0 +1,43 @@
+"""``metrics.jsonl``: losses, norms and perplexities as a run goes, one JSON object per line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tslm.errors import RunError
+from tslm.files import to_json
+
+METRICS = "metrics.jsonl"
+
+
+class Metrics:
+    """``metrics.jsonl``: one JSON object per line, appended as the run goes."""
+
+    def __init__(self, folder: Path, keep_bytes: int) -> None:
+        """Open the file and cut it back to ``keep_bytes``: what the resumed run is going to repeat."""
+        self.path = folder / METRICS
+        with self.path.open("ab") as file:
+            file.truncate(min(keep_bytes, self.size))
+
+    def append(self, entry: Mapping[str, Any]) -> None:
+        """Add one line."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(to_json(dict(entry)) + "\n")
+
+    @property
+    def size(self) -> int:
+        """How many bytes the file has."""
+        return self.path.stat().st_size
+
+
+def read_metrics(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of ``metrics.jsonl``, none where the model was counted, not trained."""
+    path = folder / METRICS
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines]
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot read {path}: {error}; delete it, the run can do without it") from error
