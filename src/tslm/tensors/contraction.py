@@ -83,7 +83,7 @@ def make_plan(
         UnsupportedError: the search is unknown, or not installed.
     """
     legs = dict(leg_sizes)
-    index = _tie_deltas(nodes, legs)
+    index = tie_deltas(nodes, legs)
     sizes = {number: legs[leg] for leg, number in index.items()}
     names = {
         number: leg
@@ -211,7 +211,7 @@ def _multiply_by_vector(shape: list[int], mode: int) -> Callable[[Tensor, Tensor
     ).reshape(result)
 
 
-def _tie_deltas(nodes: Structure, sizes: Mapping[str, int]) -> dict[str, int]:
+def tie_deltas(nodes: Structure, sizes: Mapping[str, int]) -> dict[str, int]:
     """Return the number of the index that each leg stands for: all legs of a δ-tensor are one index."""
     parent = {leg: leg for leg in sizes}
 
