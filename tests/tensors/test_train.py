@@ -129,8 +129,6 @@ def test_bad_tensors_and_trains() -> None:
         decompose_train(torch.tensor(1.0))
     with pytest.raises(ShapeError, match=r"\(2×0\)"):
         decompose_train(torch.ones(2, 0))
-    with pytest.raises(ShapeError, match="complex"):
-        decompose_train(torch.ones(2, 2, dtype=torch.complex64))
     with pytest.raises(ShapeError, match="2 ranks"):
         decompose_train(torch.ones(2, 2), rank=[1, 1])
     with pytest.raises(ShapeError, match=r"core 1 is \(2×3×1\), but the bond before it has size 4"):

@@ -2,47 +2,149 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from functools import reduce
 from typing import Any
 
 import torch
 
 from tslm.errors import ShapeError, UnsupportedError
-from tslm.tensors.network import TensorNetwork, tensor_node
+from tslm.tensors.algebra import read_entries
+from tslm.tensors.contraction import tie_deltas
+from tslm.tensors.network import Node, TensorNetwork, delta_node, tensor_node
 
 
 def to_quimb(network: TensorNetwork) -> Any:
     """Return the network as a ``quimb.tensor.TensorNetwork``: legs become indices, names of nodes become tags.
 
-    δ-tensors are written out, as quimb has no other way to hold them. Entries stay torch tensors, so gradients flow.
+    Example:
+        >>> theirs = to_quimb(network)
+        >>> theirs.contract(output_inds=network.open_legs)
+
+    A δ-tensor becomes a hyper-index of its own name, shared by all its neighbours; where it has open legs, a single
+    neighbour, or two legs to one neighbour, it is written out, with the tag ``δ``. Entries stay torch tensors, so
+    gradients flow; those of different dtypes are promoted to one that holds them all.
 
     Raises:
         UnsupportedError: quimb is not installed.
     """
     quimb = _import_quimb()
-    dtypes = [node.tensor.dtype for node in network.nodes if node.tensor is not None]
-    dtype = dtypes[0] if dtypes else torch.get_default_dtype()
-    tags = {node.name: ["δ"] if node.is_delta else [] for node in network.nodes}
-    return quimb.TensorNetwork(
-        [
-            quimb.Tensor(data=node.to_tensor(dtype), inds=node.legs, tags=[node.name, *tags[node.name]])
-            for node in network.nodes
-        ]
-    )
+    entries = [node.tensor for node in network.nodes if node.tensor is not None]
+    dtype = reduce(torch.promote_types, [entry.dtype for entry in entries] or [torch.get_default_dtype()])
+    renamed = _name_hyper_indices(network)
+    tensors: list[Any] = []
+    for node in network.nodes:
+        if node.is_delta and all(leg in renamed for leg in node.legs):
+            continue
+        inds = tuple(renamed.get(leg, leg) for leg in node.legs)
+        tags = [node.name, *(["δ"] if node.is_delta else [])]
+        tensors.append(quimb.Tensor(data=node.to_tensor(dtype).to(dtype), inds=inds, tags=tags))
+    return quimb.TensorNetwork(tensors)
 
 
-def from_quimb(network: Any) -> TensorNetwork:
-    """Return a quimb network as a ``TensorNetwork``; a node's name is the first tag of its tensor.
+def from_quimb(network: Any, *, output_inds: Sequence[str] | None = None) -> TensorNetwork:
+    """Return a quimb network — an MPS, a circuit, a classical partition function — as a ``TensorNetwork``.
+
+    Example:
+        >>> circuit = quimb.tensor.Circuit(3)
+        >>> circuit.h(0)
+        >>> from_quimb(circuit.psi).contract()
+
+    A node is named by the first tag that no other tensor has. An index of more than two tensors, or of one tensor
+    twice, becomes a δ-node of that name. The network's ``exponent`` is multiplied in, spread evenly over the tensors.
+
+    Args:
+        network: from quimb.
+        output_inds: the open legs; needed only where an index of several tensors is open too.
 
     Raises:
-        ShapeError: an index joins more than two tensors, or two tensors have the same first tag.
+        ShapeError: the network has no tensor, or an index is asked for that it has not.
     """
-    nodes = [
-        tensor_node(next(iter(tensor.tags), f"T{position}"), torch.as_tensor(tensor.data), list(tensor.inds))
-        for position, tensor in enumerate(network.tensors)
-    ]
-    if not nodes:
+    tensors = list(network.tensors)
+    if not tensors:
         raise ShapeError("the quimb network has no tensor")
-    return TensorNetwork(nodes)
+    open_legs = tuple(network.outer_inds()) if output_inds is None else tuple(output_inds)
+    holders: dict[str, int] = Counter(ind for tensor in tensors for ind in tensor.inds)
+    for ind in open_legs:
+        if ind not in holders:
+            raise ShapeError(f"the quimb network has no index '{ind}'; it has {', '.join(sorted(holders))}")
+    names = _name_nodes(tensors)
+    twice = {ind for tensor in tensors for ind in tensor.inds if tensor.inds.count(ind) > 1}
+    # A leg has one node and is open, or has two nodes and is not; anything else goes through a δ.
+    plain = {ind for ind, count in holders.items() if count == (1 if ind in open_legs else 2)} - twice
+    used = {*plain, *open_legs}
+    legs_of: dict[str, list[str]] = defaultdict(list)
+    scale = 10.0 ** (float(network.exponent) / len(tensors))
+    nodes: list[Node] = []
+    for name, tensor in zip(names, tensors, strict=True):
+        legs: list[str] = []
+        for ind in tensor.inds:
+            leg = ind if ind in plain else _make_unique(f"{ind}:{len(legs_of[ind]) + 1}", used)
+            if ind not in plain:
+                legs_of[ind].append(leg)
+            legs.append(leg)
+        # A tensor tagged δ is one of ours that was written out; anybody else's has entries that say otherwise.
+        nodes.append(_read_node(name, tensor, legs, scale))
+    taken = set(names)
+    for ind, legs in legs_of.items():
+        size = int(network.ind_size(ind))
+        wanted = [*legs, *([ind] if ind in open_legs else [])]
+        nodes.append(delta_node(_make_unique(ind, taken), size, wanted))
+    return TensorNetwork(nodes, open_legs)
+
+
+def _name_hyper_indices(network: TensorNetwork) -> dict[str, str]:
+    """Return the legs that become hyper-indices, and their new names."""
+    structure = tuple((node.legs, node.is_delta) for node in network.nodes)
+    index = tie_deltas(structure, network.sizes)
+    groups: dict[int, list[Node]] = defaultdict(list)
+    held: dict[int, list[str]] = defaultdict(list)
+    for node in network.nodes:
+        for number in {index[leg] for leg in node.legs} if node.is_delta else ():
+            groups[number].append(node)
+        for leg in () if node.is_delta else node.legs:
+            held[index[leg]].append(node.name)
+    is_open = {index[leg] for leg in network.open_legs}
+    renamed: dict[str, str] = {}
+    used = set(network.sizes)
+    for number, deltas in groups.items():
+        if number not in is_open and len(held[number]) == len(set(held[number])) >= 2:
+            name = _make_unique(deltas[0].name, used)
+            renamed |= {leg: name for leg, own in index.items() if own == number}
+    return renamed
+
+
+def _name_nodes(tensors: Iterable[Any]) -> list[str]:
+    """Return a name for each tensor: the first tag of its own, else its first tag with a number behind it."""
+    tags = [list(tensor.tags) for tensor in tensors]
+    counts = Counter(tag for held in tags for tag in held)
+    taken: set[str] = set()
+    names: list[str] = []
+    for position, held in enumerate(tags):
+        own = next((tag for tag in held if counts[tag] == 1), None)
+        names.append(_make_unique(own or (held[0] if held else f"T{position}"), taken))
+    return names
+
+
+def _read_node(name: str, tensor: Any, legs: list[str], scale: float) -> Node:
+    """Return a tensor as a node."""
+    entries = read_entries(tensor.data, f"tensor '{name}'")
+    if "δ" in tensor.tags and len(set(entries.shape)) == 1:
+        node = delta_node(name, entries.shape[0], legs)
+        if torch.equal(node.to_tensor(entries.dtype).to(entries.device), entries) and scale == 1:
+            return node
+    return tensor_node(name, entries if scale == 1 else entries * scale, legs)
+
+
+def _make_unique(name: str, taken: set[str]) -> str:
+    """Return a name that is not taken, and take it."""
+    number, found = 1, name
+    while found in taken:
+        number += 1
+        found = f"{name}#{number}"
+    taken.add(found)
+    return found
 
 
 def _import_quimb() -> Any:

@@ -1,15 +1,17 @@
 """Tensors as the paper's Preliminaries define them: ⊗, ⟨·,·⟩, rank one, δ, contraction, matricisation.
 
-All functions take torch tensors of any dtype and are differentiable. Products are bilinear: nothing is
-conjugated. Where ``batch`` is given, that many leading modes are shared by all arguments and kept; they count
-neither as modes nor in mode numbers, so mode 0 is the first mode after them.
+All functions take torch tensors of any numeric dtype and are differentiable; ``read_entries`` makes tensors of NumPy
+arrays. Products are bilinear: nothing is conjugated. Where ``batch`` is given, that many leading modes are shared by
+all arguments and kept; they count neither as modes nor in mode numbers, so mode 0 is the first mode after them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Shaped
 from torch import Tensor
@@ -192,6 +194,32 @@ def tensorise(
     grouped = matrix.reshape([*shared, *[shape[mode] for mode in modes]])
     back = [batch + modes.index(mode) for mode in range(len(shape))]
     return grouped.permute([*range(batch), *back])
+
+
+def read_entries(entries: Any, what: str) -> Shaped[Tensor, "..."]:
+    """Return a tensor from a tensor or a NumPy array; truth values become whole numbers, so that sums count them.
+
+    Example:
+        >>> read_entries(np.array([True, False]), "a vector")
+        tensor([1, 0])
+
+    Raises:
+        ShapeError: it is neither, or an array of something other than numbers.
+    """
+    if isinstance(entries, np.ndarray | np.generic):
+        kind = entries.dtype
+        if kind.kind not in "biufc":
+            raise ShapeError(f"{what} is an array of {kind}; expected numbers")
+        # Torch takes neither foreign byte orders nor negative strides, nor wider floats than its own.
+        wide = (
+            {"f": np.float64, "c": np.complex128}.get(kind.kind)
+            if kind.itemsize > 16 or kind == np.longdouble
+            else None
+        )
+        entries = torch.as_tensor(np.array(entries, dtype=wide or kind.newbyteorder("="), order="C"))
+    if not isinstance(entries, Tensor):
+        raise ShapeError(f"{what} is a {type(entries).__name__}; expected a torch tensor or a NumPy array")
+    return entries.to(torch.int64) if entries.dtype == torch.bool else entries
 
 
 def check_size(shape: Sequence[int], dtype: torch.dtype, limit: int, what: str, instead: str) -> None:

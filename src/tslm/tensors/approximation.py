@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
 from tslm.errors import NumberError, ShapeError
-from tslm.tensors.algebra import check_finite, show, show_shape
+from tslm.tensors.algebra import check_finite, read_entries, show, show_shape
 
 BLOCK_ENTRIES = 2**23
 """Entries of the blocks in which errors are measured, so that no second full tensor is needed."""
@@ -80,40 +81,65 @@ def measure_error(tensor: Shaped[Tensor, "..."], form: TensorForm) -> float:
     if tuple(tensor.shape) != form.shape:
         raise ShapeError(f"the tensor is {show(tensor)}, its form stands for {show_shape(form.shape)}")
     rows = max(1, BLOCK_ENTRIES // max(1, math.prod(form.shape[1:])))
-    squares = 0.0
-    for start in range(0, form.shape[0], rows):
-        block = slice(start, start + rows)
-        squares += float((tensor[block] - form.to_tensor(block)).double().square().sum())
-    return math.sqrt(squares)
+    blocks = [slice(start, start + rows) for start in range(0, form.shape[0], rows)]
+    return math.hypot(*[measure_norm(tensor[block] - form.to_tensor(block)) for block in blocks])
 
 
 def measure_norm(tensor: Shaped[Tensor, "..."]) -> float:
-    """Return ‖T‖, summed in float64 block by block."""
-    flat = tensor.reshape(-1)
-    blocks = flat.split(BLOCK_ENTRIES)
-    return math.sqrt(sum(float(block.double().square().sum()) for block in blocks))
+    """Return ‖T‖, summed in float64 block by block; entries of 1e±200, whose squares are no numbers, do no harm."""
+    norms: list[float] = []
+    for block in tensor.reshape(-1).split(BLOCK_ENTRIES):
+        top = largest_entry(block) or 1.0
+        norms.append(top * float((widen(block) / top).abs().square().sum().sqrt()))
+    return math.hypot(*norms)
 
 
-def prepare_tensor(tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
-    """Return a tensor fit for decomposition: real, finite, float32 or float64; counts become float64.
+def largest_entry(tensor: Shaped[Tensor, "..."]) -> float:
+    """Return the largest absolute value, up to √2 of it for complex entries, without a copy."""
+    if tensor.numel() == 0:
+        return 0.0
+    low, high = torch.aminmax(torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor)
+    return max(abs(float(low)), abs(float(high)))
+
+
+def widen(tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
+    """Return a tensor in double precision, real or complex as it is."""
+    return tensor.to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def prepare_tensor(tensor: Shaped[Tensor | np.ndarray, "..."]) -> tuple[Shaped[Tensor, "..."], float]:
+    """Return a tensor fit for decomposition and the power of two it was divided by.
+
+    Whole numbers become float64, short floats float32. The divisor is 1 unless squares of the entries would leave
+    the range of numbers.
 
     Raises:
-        ShapeError: it has no mode, a mode of size 0, or complex entries.
-        NumberError: an entry is NaN or infinite.
+        ShapeError: it has no mode or a mode of size 0, or its entries are no numbers.
+        NumberError: an entry is NaN or infinite, or the norm is beyond the range of its dtype.
     """
+    tensor = read_entries(tensor, "the tensor to decompose").detach()
     if tensor.ndim == 0 or tensor.numel() == 0:
         raise ShapeError(
             f"cannot decompose a tensor {show(tensor)}; expected at least one mode, each of size ≥ 1"
         )
-    if tensor.is_complex():
-        raise ShapeError(
-            f"cannot decompose a complex tensor {show(tensor)}; give its real and imaginary parts apart"
-        )
     check_finite(tensor, "the tensor to decompose")
-    tensor = tensor.detach()
-    if tensor.dtype in (torch.float32, torch.float64):
-        return tensor
-    return tensor.to(torch.float32 if tensor.is_floating_point() else torch.float64)
+    if tensor.dtype not in (torch.float32, torch.float64, torch.complex64, torch.complex128):
+        short = torch.complex64 if tensor.is_complex() else torch.float32
+        tensor = tensor.to(
+            torch.float64 if not tensor.is_floating_point() and not tensor.is_complex() else short
+        )
+    top, numbers = largest_entry(tensor), torch.finfo(tensor.dtype)
+    if top == 0 or 1e8 * math.sqrt(numbers.tiny) < top < 1e-8 * math.sqrt(numbers.max):
+        return tensor, 1.0
+    scale = 2.0 ** (math.frexp(top)[1] - 1)
+    tensor = (widen(tensor) / scale).to(tensor.dtype)
+    norm = measure_norm(tensor)
+    if norm > numbers.max / scale:
+        raise NumberError(
+            f"the tensor {show(tensor)} has entries up to {top:.3g}: its norm is beyond {tensor.dtype}; "
+            f"divide it by {scale:.3g} and multiply the result"
+        )
+    return tensor, scale
 
 
 def check_rank(rank: int | None, tolerance: float | None, maximum: int, shape: tuple[int, ...]) -> None:

@@ -1,58 +1,62 @@
-"""How a tensor network is contracted: an order of pairwise products found once, and carried out as matrix products."""
+"""How a tensor network is contracted: as one einsum, planned by opt_einsum.
+
+A δ-tensor makes all its legs one index, shared by any number of neighbours, so a network *is* an einsum. opt_einsum
+finds an order of pairwise products and their cost. Each product is then ``torch.einsum``, but for the two of which
+chains consist: a tensor times a vector, done where the mode stands without a copy, and an element-wise product. Where
+the memory would not suffice, some summed indices are run through value by value (*sliced*) and the results added up.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import opt_einsum
 import torch
 from jaxtyping import Shaped
-from opt_einsum.paths import greedy
+from opt_einsum import paths
+from opt_einsum.parser import convert_to_valid_einsum_chars
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
-Indices = tuple[str, ...]
+from tslm.errors import UnsupportedError, nearest
+
+MOST_SLICES = 2**16
+"""Beyond this many slices a contraction is refused: it would run for days before it fits."""
+
+Structure = tuple[tuple[tuple[str, ...], bool], ...]
+"""The legs of each node and whether it is a δ-tensor."""
 
 
-@dataclass(frozen=True)
-class Step:
-    """One pairwise product, worked out so far that running it takes one matrix operation."""
+class Step(NamedTuple):
+    """One product: which operands are taken from the list, and how; the result is put at the end of the list."""
 
-    left: int
-    right: int
-    swap: bool
-    """Whether the operands change places, so that a vector stands on the right."""
-    kind: Literal["vector", "matrix", "batch"]
-    """A tensor times a vector in place; one matrix product; a batch of products."""
-    left_order: tuple[int, ...] | None
-    """Permutation of the left operand, None when it is already in order."""
-    right_order: tuple[int, ...] | None
-    left_shape: tuple[int, int, int]
-    """For ``vector`` (modes before, summed, after), else (batch, rows, summed)."""
-    right_shape: tuple[int, int, int]
-    """(batch, summed, columns)."""
-    shape: tuple[int, ...]
-    """Shape of the product."""
+    places: tuple[int, ...]
+    multiply: Callable[..., Tensor]
+    swap: bool = False
+    """Whether two operands change places, so that a vector stands on the right."""
 
 
 @dataclass(frozen=True)
 class Plan:
     """All that is needed to contract networks of one structure."""
 
+    squeezed: tuple[tuple[int, tuple[int, ...]], ...]
+    """Operands with modes of size 1, which only change shapes, and their shapes without them."""
     identities: tuple[int, ...]
     """Sizes of identity matrices appended to the operands, for δ-tensors with several open legs."""
-    ones: tuple[int, ...]
-    """Sizes of all-ones vectors appended after those, for δ-tensors that meet no other node."""
-    diagonals: tuple[tuple[tuple[int, int], ...], ...]
-    """Per operand, pairs of modes that a δ-tensor ties together, taken as diagonals one after the other."""
-    sums: tuple[tuple[int, ...], ...]
-    """Per operand, the modes that nothing else meets and that are summed first."""
+    ones: tuple[tuple[int, ...], ...]
+    """Shapes of all-ones tensors appended after those, for δ-tensors that meet no other node."""
+    sliced: tuple[tuple[int | None, ...], ...]
+    """Per operand and mode, the number of the slice that it is cut by."""
+    slice_sizes: tuple[int, ...]
     steps: tuple[Step, ...]
-    final_order: tuple[int, ...]
+    shape: tuple[int, ...]
+    """Of the result."""
     flops: int
     largest_intermediate: int
     largest_legs: tuple[str, ...]
@@ -60,63 +64,85 @@ class Plan:
 
 @lru_cache(maxsize=256)
 def make_plan(
-    nodes: tuple[tuple[tuple[str, ...], bool], ...],
+    nodes: Structure,
     open_legs: tuple[str, ...],
     leg_sizes: tuple[tuple[str, int], ...],
+    search: str = "auto",
+    most_entries: int | None = None,
 ) -> Plan:
-    """Return the cheapest contraction order among several searches, as a plan.
+    """Return a plan for networks of a structure.
 
     Args:
-        nodes: legs of each node and whether it is a δ-tensor.
+        nodes: the structure.
         open_legs: legs of the result in order.
         leg_sizes: size of every leg.
+        search: the name of a path search of opt_einsum, or ``cotengra``.
+        most_entries: of an intermediate; larger ones are sliced as far as summed indices allow.
+
+    Raises:
+        UnsupportedError: the search is unknown, or not installed.
     """
-    sizes = dict(leg_sizes)
-    index = _tie_deltas(nodes, sizes)
-    operands = [tuple(index[leg] for leg in legs) for legs, is_delta in nodes if not is_delta]
-    output: list[str] = []
-    identities: list[Indices] = []
-    for leg in open_legs:
-        if index[leg] in output:  # a second open leg of one δ: give it its own index through an identity
-            own = f"{leg}*"
-            sizes[own] = sizes[leg]
-            identities.append((index[leg], own))
-            output.append(own)
-        else:
-            output.append(index[leg])
-    operands += identities
-    met = {name for operand in operands for name in operand}
-    ones = [(name,) for name in dict.fromkeys(index.values()) if name not in met]
-    operands += ones
-    diagonals: list[tuple[tuple[int, int], ...]] = []
-    for position, operand in enumerate(operands):
-        pairs, operands[position] = _take_diagonals(operand)
-        diagonals.append(pairs)
-    sums: list[tuple[int, ...]] = []
-    counts: dict[str, int] = {}
-    for operand in operands:
-        for name in operand:
-            counts[name] = counts.get(name, 0) + 1
-    for position, operand in enumerate(operands):
-        alone = tuple(place for place, name in enumerate(operand) if counts[name] == 1 and name not in output)
-        sums.append(alone)
-        operands[position] = tuple(name for place, name in enumerate(operand) if place not in alone)
-    candidates = [
-        _build_steps(operands, tuple(output), sizes, path) for path in _find_paths(operands, output, sizes)
-    ]
-    steps, final, flops, largest = min(
-        candidates, key=lambda built: (built[2], math.prod(sizes[n] for n in built[3]))
+    legs = dict(leg_sizes)
+    index = tie_deltas(nodes, legs)
+    sizes = {number: legs[leg] for leg, number in index.items()}
+    names = {
+        number: leg
+        for leg, number in [*reversed(index.items()), *[(leg, index[leg]) for leg in open_legs[::-1]]]
+    }
+    kept = {number for number, size in sizes.items() if size > 1}
+    given = [tuple(index[leg] for leg in legs) for legs, is_delta in nodes if not is_delta]
+    operands = [tuple(number for number in operand if number in kept) for operand in given]
+    squeezed = tuple(
+        (place, tuple(sizes[number] for number in operand))
+        for place, operand in enumerate(operands)
+        if len(operand) < len(given[place])
     )
+    output: list[int] = []
+    identities: list[tuple[int, int]] = []
+    for leg in open_legs:
+        number = index[leg]
+        if (
+            number in output and number in kept
+        ):  # a second open leg of one δ: its own index through an identity
+            own = len(sizes)
+            sizes[own], names[own] = sizes[number], leg
+            identities.append((number, own))
+            number = own
+        output.append(number)
+    output = [number for number in output if sizes[number] > 1]
+    operands += identities
+    met = {number for operand in operands for number in operand}
+    ones = [(number,) for number in sorted(kept - met)]
+    if not operands and not ones:
+        ones = [()]
+    operands += ones
+    path = _find_path(operands, output, sizes, search)
+    cut: list[int] = []
+    account = _describe(operands, output, sizes, path)
+    while most_entries is not None and account.largest_size > most_entries:
+        free = [number for number in account.largest if number not in output]
+        if not free or math.prod(sizes[number] for number in cut) > MOST_SLICES:
+            break
+        options = [(_describe(operands, output, sizes, path, [*cut, number]), number) for number in free]
+        account, best = min(options, key=lambda option: (option[0].flops * sizes[option[1]], option[1]))
+        cut.append(best)
+    slices = math.prod(sizes[number] for number in cut)
     return Plan(
-        identities=tuple(sizes[name] for name, _ in identities),
-        ones=tuple(sizes[name] for (name,) in ones),
-        diagonals=tuple(diagonals),
-        sums=tuple(sums),
-        steps=steps,
-        final_order=tuple(final.index(name) for name in output),
-        flops=flops,
-        largest_intermediate=math.prod(sizes[name] for name in largest),
-        largest_legs=tuple(name.rstrip("*") for name in largest),
+        squeezed=squeezed,
+        identities=tuple(sizes[number] for number, _ in identities),
+        ones=tuple(tuple(sizes[number] for number in operand) for operand in ones),
+        sliced=tuple(
+            tuple(cut.index(number) if number in cut else None for number in operand)
+            if set(operand) & set(cut)
+            else ()
+            for operand in operands
+        ),
+        slice_sizes=tuple(sizes[number] for number in cut),
+        steps=tuple(_make_step(contraction, account.sizes) for contraction in account.contractions),
+        shape=tuple(legs[leg] for leg in open_legs),
+        flops=account.flops * slices,
+        largest_intermediate=account.largest_size,
+        largest_legs=tuple(names[number] for number in account.largest),
     )
 
 
@@ -126,53 +152,67 @@ def run_plan(
     """Contract ``tensors`` (the nodes that are not δ) as the plan says."""
     device = tensors[0].device if tensors else None
     operands = [tensor if tensor.dtype == dtype else tensor.to(dtype) for tensor in tensors]
+    for place, shape in plan.squeezed:
+        operands[place] = operands[place].reshape(shape)
     operands += [torch.eye(size, dtype=dtype, device=device) for size in plan.identities]
-    operands += [torch.ones(size, dtype=dtype, device=device) for size in plan.ones]
-    for position, (pairs, modes) in enumerate(zip(plan.diagonals, plan.sums, strict=True)):
-        for first, second in pairs:
-            operands[position] = operands[position].diagonal(dim1=first, dim2=second)
-        if modes:
-            operands[position] = operands[position].sum(modes)
-    for step in plan.steps:
-        right, left = operands.pop(step.right), operands.pop(step.left)
-        operands.append(_multiply(right, left, step) if step.swap else _multiply(left, right, step))
-    result = operands[0]
-    return result if plan.final_order == tuple(range(result.ndim)) else result.permute(plan.final_order)
+    operands += [torch.ones(shape, dtype=dtype, device=device) for shape in plan.ones]
+    if not plan.slice_sizes:
+        result = _run_steps(plan.steps, *operands)
+    else:
+        total: Tensor | None = None
+        for values in itertools.product(*map(range, plan.slice_sizes)):
+            parts = [
+                operand[tuple(slice(None) if number is None else values[number] for number in modes)]
+                for operand, modes in zip(operands, plan.sliced, strict=True)
+            ]
+            # Without the checkpoint, gradients would keep the intermediates of all slices at once.
+            part: Tensor = checkpoint(_run_steps, plan.steps, *parts, use_reentrant=False)  # pyright: ignore
+            total = part if total is None else total + part
+        assert total is not None  # noqa: S101 - every index has at least one value
+        result = total
+    return result if result.shape == plan.shape else result.reshape(plan.shape)
 
 
-def _multiply(left: Tensor, right: Tensor, step: Step) -> Tensor:
-    """Return the product of one step, by the plainest operation that can do it."""
-    if step.kind == "vector":
-        before, summed, after = step.left_shape
-        vector = right if right.ndim == 1 else right.reshape(summed)
-        if after == 1:
-            product = torch.mv(
-                left if left.shape == (before, summed) else left.reshape(before, summed), vector
-            )
-        elif before == 1:
-            product = torch.mv(
-                (left if left.shape == (summed, after) else left.reshape(summed, after)).t(), vector
-            )
-        else:  # the mode is summed where it stands: no copy of the large operand
-            product = torch.bmm(vector.expand(before, 1, summed), left.reshape(before, summed, after))
-        return product if product.shape == step.shape else product.reshape(step.shape)
-    if step.left_order is not None:
-        left = left.permute(step.left_order)
-    if step.right_order is not None:
-        right = right.permute(step.right_order)
-    batch, rows, summed = step.left_shape
-    columns = step.right_shape[2]
-    if step.kind == "matrix":
-        return (left.reshape(rows, summed) @ right.reshape(summed, columns)).reshape(step.shape)
-    if left.shape == right.shape == step.shape:
-        return left * right
-    if summed == 1:
-        return (left.reshape(batch, rows, 1) * right.reshape(batch, 1, columns)).reshape(step.shape)
-    return torch.bmm(left.reshape(step.left_shape), right.reshape(step.right_shape)).reshape(step.shape)
+def _run_steps(steps: Sequence[Step], *tensors: Tensor) -> Tensor:
+    operands = list(tensors)
+    for places, multiply, swap in steps:
+        taken = [operands.pop(place) for place in places]
+        operands.append(multiply(taken[1], taken[0]) if swap else multiply(*taken))
+    return operands[0]
 
 
-def _tie_deltas(nodes: Sequence[tuple[tuple[str, ...], bool]], sizes: Mapping[str, int]) -> dict[str, str]:
-    """Return the index that each leg stands for: all legs of a δ-tensor are one index."""
+def _make_step(contraction: Any, sizes: Mapping[str, int]) -> Step:
+    """Return one entry of opt_einsum's list as a step, with the plainest operation that can do it."""
+    places, removed, equation = contraction[0], contraction[1], contraction[2]
+    inputs, result = equation.split("->")
+    terms = inputs.split(",")
+    if len(terms) == 2 and terms[0] == terms[1] == result and len(set(result)) == len(result):
+        return Step(places, torch.mul)
+    for swap, (tensor, vector) in enumerate([terms, terms[::-1]] if len(terms) == 2 else []):
+        mode = tensor.find(vector) if len(vector) == 1 and set(vector) == removed else -1
+        if mode >= 0 and tensor[:mode] + tensor[mode + 1 :] == result:
+            shape = [sizes[symbol] for symbol in tensor]
+            return Step(places, _multiply_by_vector(shape, mode), bool(swap))
+    return Step(places, partial(torch.einsum, convert_to_valid_einsum_chars(equation)))
+
+
+def _multiply_by_vector(shape: list[int], mode: int) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return a function of a tensor and a vector that contracts a mode where it stands: no copy is made."""
+    before, size, after = math.prod(shape[:mode]), shape[mode], math.prod(shape[mode + 1 :])
+    result = shape[:mode] + shape[mode + 1 :]
+    if len(shape) == 2 and mode == 1:
+        return torch.mv
+    if after == 1:
+        return lambda tensor, vector: torch.mv(tensor.reshape(before, size), vector).reshape(result)
+    if before == 1:
+        return lambda tensor, vector: torch.mm(vector[None], tensor.reshape(size, after)).reshape(result)
+    return lambda tensor, vector: torch.bmm(
+        vector.expand(before, 1, size), tensor.reshape(before, size, after)
+    ).reshape(result)
+
+
+def tie_deltas(nodes: Structure, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return the number of the index that each leg stands for: all legs of a δ-tensor are one index."""
     parent = {leg: leg for leg in sizes}
 
     def find(leg: str) -> str:
@@ -185,142 +225,89 @@ def _tie_deltas(nodes: Sequence[tuple[tuple[str, ...], bool]], sizes: Mapping[st
         if is_delta:
             for leg in legs[1:]:
                 parent[find(leg)] = find(legs[0])
-    return {leg: find(leg) for leg in sizes}
+    numbers: dict[str, int] = {}
+    return {leg: numbers.setdefault(find(leg), len(numbers)) for leg in sizes}
 
 
-def _take_diagonals(indices: Indices) -> tuple[tuple[tuple[int, int], ...], Indices]:
-    """Return the diagonals to take so that every index of an operand occurs once, and its indices after that."""
-    pairs: list[tuple[int, int]] = []
-    left = list(indices)
-    for name in dict.fromkeys(indices):
-        while left.count(name) > 1:
-            first = left.index(name)
-            second = left.index(name, first + 1)
-            pairs.append((first, second))
-            del left[second], left[first]
-            left.append(name)  # torch puts the diagonal last
-    return tuple(pairs), tuple(left)
-
-
-def _find_paths(
-    operands: Sequence[Indices], output: Sequence[str], sizes: Mapping[str, int]
-) -> Iterator[list[tuple[int, ...]]]:
-    """Yield candidate orders: two that are best for chains, and opt_einsum's own."""
-    inputs: list[frozenset[str]] = [frozenset(operand) for operand in operands]
+def _find_path(
+    operands: Sequence[tuple[int, ...]], output: Sequence[int], sizes: Mapping[int, int], search: str
+) -> list[tuple[int, ...]]:
+    """Return an order of products."""
+    # Indices are numbers, not letters: sets of numbers have the same order in every process, and so have the products.
+    inputs: Any = [frozenset(operand) for operand in operands]
+    goal: Any = frozenset(output)
+    by_number: Any = dict(sizes)
     if len(inputs) == 1:
-        yield []
-        return
-    searches: list[Callable[..., Any]] = [_find_growing, _find_cheapest_first, opt_einsum.paths.auto]
-    for search in searches:
-        path: list[tuple[int, ...]] = search(inputs, frozenset(output), dict(sizes))
-        if all(len(pair) == 2 for pair in path):
-            yield path
+        return [(0,)]
+    if search == "cotengra":
+        return list(_load_cotengra()(inputs, goal, by_number))
+    if search != "auto":
+        try:
+            find = paths.get_path_fn(search)
+        except KeyError as error:
+            known = ["auto", "auto-hq", "greedy", "optimal", "dp", "random-greedy", "cotengra"]
+            raise UnsupportedError(f"no path search {search!r}; {nearest(search, known)}") from error
+        return list(find(inputs, goal, by_number, None))
+    places = {frozenset(operand): operand for operand in operands}
+
+    def cost(size12: int, _1: int, _2: int, _12: frozenset[int], k1: Any, k2: Any) -> tuple[int, int, bool]:
+        """Fewest multiplications, smallest result; among equals, sums over first modes: memory is read in order."""
+        inner = any(k1 & k2 & frozenset(places.get(k, ())[1:]) for k in (k1, k2))
+        return math.prod(sizes[number] for number in k1 | k2), size12, inner
+
+    chain: Any = paths.greedy(inputs, goal, by_number, cost_fn=cost)  # pyright: ignore
+    general: Any = paths.auto(inputs, goal, by_number)
+    return min(chain, general, key=lambda path: _describe(operands, output, sizes, path).flops)
 
 
-def _find_cheapest_first(
-    inputs: list[frozenset[str]], output: frozenset[str], sizes: dict[str, int]
-) -> list[tuple[int, ...]]:
-    """Return the order that always takes the product of fewest multiplications, smallest result first."""
-
-    def cost(
-        size12: int, _size1: int, _size2: int, _k12: frozenset[str], k1: frozenset[str], k2: frozenset[str]
-    ) -> tuple[int, int]:
-        return math.prod(sizes[name] for name in k1 | k2), size12
-
-    return list(greedy(inputs, output, sizes, cost_fn=cost))  # pyright: ignore[reportArgumentType]
-
-
-def _find_growing(
-    inputs: list[frozenset[str]], output: frozenset[str], sizes: dict[str, int]
-) -> list[tuple[int, ...]]:
-    """Return the order in which one tensor, the smallest at first, takes in its neighbours, cheapest first."""
-
-    def size(names: frozenset[str]) -> int:
-        return math.prod(sizes[name] for name in names)
-
-    counts = Counter(name for operand in (*inputs, output) for name in operand)
-    remaining = list(inputs)
-    grown = remaining.pop(start := min(range(len(inputs)), key=lambda i: size(inputs[i])))
-    path: list[tuple[int, ...]] = []
-    while remaining:
-        near = [i for i, operand in enumerate(remaining) if operand & grown] or range(len(remaining))
-        chosen = min(near, key=lambda i: (size(remaining[i] | grown), i))
-        operand = remaining.pop(chosen)
-        # In the list of operands the grown one is last, save at the very beginning.
-        path.append((chosen, len(remaining) + 1) if path else (chosen + (chosen >= start), start))
-        counts.subtract(operand & grown)
-        grown = frozenset(name for name in operand | grown if counts[name] > 1 or name not in operand & grown)
-    return path
+def _load_cotengra() -> Any:
+    """Return cotengra's optimiser, or say how to get it."""
+    try:
+        import cotengra
+    except ImportError as error:
+        raise UnsupportedError("cotengra is not installed: pip install 'tslm[quimb]' brings it") from error
+    options: dict[str, Any] = {
+        "methods": ["greedy", "labels"],
+        "max_repeats": 32,
+        "parallel": False,
+        "seed": 0,
+    }
+    return cotengra.HyperOptimizer(**options)
 
 
-def _build_steps(
-    operands: Sequence[Indices], output: Indices, sizes: Mapping[str, int], path: Sequence[tuple[int, ...]]
-) -> tuple[tuple[Step, ...], Indices, int, Indices]:
-    """Return the steps of a path with the final indices, the flops and the indices of the largest tensor made."""
-    remaining = list(operands)
-    counts: dict[str, int] = {}
-    for operand in (*remaining, output):
-        for name in operand:
-            counts[name] = counts.get(name, 0) + 1
-    flops = 0
-    largest: Indices = output
-    steps: list[Step] = []
-    for pair in path:
-        first, second = sorted(pair)
-        left, right = remaining[first], remaining[second]
-        del remaining[second], remaining[first]
-        swap = set(left) < set(right)
-        if swap:
-            left, right = right, left
-        both = [name for name in left if name in right]
-        summed = [name for name in both if counts[name] == 2]
-        batch = [name for name in both if counts[name] > 2]
-        rows = [name for name in left if name not in both]
-        columns = [name for name in right if name not in both]
-        for name in both:
-            counts[name] -= 1
-        for name in summed:
-            counts[name] -= 1
-        product = (*batch, *rows, *columns)
-        work = math.prod(sizes[name] for name in (*product, *summed))
-        flops += 2 * work if summed else work
-        if math.prod(sizes[name] for name in product) > math.prod(sizes[name] for name in largest):
-            largest = product
-        steps.append(_make_step((first, second), swap, (left, right), (batch, rows, summed, columns), sizes))
-        remaining.append(product)
-    return tuple(steps), remaining[0], flops, largest
+class _Account(NamedTuple):
+    """What opt_einsum says of a path."""
+
+    flops: int
+    largest: tuple[int, ...]
+    """The indices of the largest tensor made."""
+    largest_size: int
+    contractions: list[Any]
+    sizes: dict[str, int]
 
 
-def _make_step(
-    places: tuple[int, int],
-    swap: bool,
-    operands: tuple[Indices, Indices],
-    groups: tuple[list[str], list[str], list[str], list[str]],
-    sizes: Mapping[str, int],
-) -> Step:
-    """Return the step with its permutations and matrix shapes worked out."""
-    left, right = operands
-    batch, rows, summed, columns = groups
-
-    def order(indices: Indices, wanted: list[str]) -> tuple[int, ...] | None:
-        permutation = tuple(indices.index(name) for name in wanted)
-        return None if permutation == tuple(range(len(indices))) else permutation
-
-    def size(names: Sequence[str]) -> int:
-        return math.prod(sizes[name] for name in names)
-
-    start = left.index(right[0]) if summed and not batch and not columns else -1
-    in_place = start >= 0 and left[start : start + len(right)] == right
-    return Step(
-        left=places[0],
-        right=places[1],
-        swap=swap,
-        kind="vector" if in_place else "batch" if batch else "matrix",
-        left_order=order(left, batch + rows + summed),
-        right_order=order(right, batch + summed + columns),
-        left_shape=(size(left[:start]), size(summed), size(left[start + len(right) :]))
-        if in_place
-        else (size(batch), size(rows), size(summed)),
-        right_shape=(size(batch), size(summed), size(columns)),
-        shape=tuple(sizes[name] for name in batch + rows + columns),
+def _describe(
+    operands: Sequence[tuple[int, ...]],
+    output: Sequence[int],
+    sizes: Mapping[int, int],
+    path: Sequence[tuple[int, ...]],
+    cut: Sequence[int] = (),
+) -> _Account:
+    """Return opt_einsum's account of a path, the indices in ``cut`` left out."""
+    symbols = {number: opt_einsum.get_symbol(number) for number in sizes}
+    numbers = {symbol: number for number, symbol in symbols.items()}
+    terms = [[number for number in operand if number not in cut] for operand in (*operands, output)]
+    *inputs, result = ["".join(symbols[number] for number in term) for term in terms]
+    shapes = [tuple(sizes[number] for number in term) for term in terms[:-1]]
+    _, info = opt_einsum.contract_path(
+        f"{','.join(inputs)}->{result}", *shapes, shapes=True, optimize=list(path)
+    )
+    made = [contraction[2].split("->")[1] for contraction in info.contraction_list]
+    largest = max(made, key=lambda term: math.prod(info.size_dict[symbol] for symbol in term))
+    return _Account(
+        int(info.opt_cost),
+        tuple(numbers[symbol] for symbol in largest),
+        int(info.largest_intermediate),
+        list(info.contraction_list),
+        info.size_dict,
     )

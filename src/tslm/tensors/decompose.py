@@ -14,13 +14,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
 from tslm.errors import ShapeError
 from tslm.tensors.algebra import show
-from tslm.tensors.approximation import Approximation, check_rank, measure_error, prepare_tensor, round_off
+from tslm.tensors.approximation import (
+    Approximation,
+    check_rank,
+    measure_error,
+    prepare_tensor,
+    round_off,
+    widen,
+)
 from tslm.tensors.network import Node, TensorNetwork, delta_node, tensor_node
 from tslm.tensors.terms import find_terms
 from tslm.tensors.train import TensorTrain, bond_limit, maximum_train_rank, split_train
@@ -113,12 +121,12 @@ def maximum_rank(shape: Sequence[int]) -> int:
 
 
 def decompose(
-    tensor: Shaped[Tensor, "..."], *, rank: int | None = None, tolerance: float | None = None
+    tensor: Shaped[Tensor | np.ndarray, "..."], *, rank: int | None = None, tolerance: float | None = None
 ) -> Approximation[RecursiveDecomposition]:
     """Eq. 16. Return the recursive decomposition of a tensor.
 
     Args:
-        tensor: any real tensor.
+        tensor: any tensor, real or complex, or a NumPy array.
         rank: the most terms at any level.
         tolerance: the relative error allowed. With neither, the decomposition is exact to rounding.
 
@@ -133,29 +141,32 @@ def decompose(
     Raises:
         NumberError: a rank below 1 or above ``maximum_rank``, a tolerance out of range, a NaN or infinite entry.
     """
-    tensor = prepare_tensor(tensor)
-    shape = tuple(tensor.shape)
+    scaled, scale = prepare_tensor(tensor)
+    shape = tuple(scaled.shape)
     check_rank(rank, tolerance, maximum_rank(shape), shape)
     inner = max(0, len(shape) - 2)
     bond = None if rank is None else min(rank, maximum_train_rank(shape))
     share = tolerance if tolerance is None or not inner else tolerance / 2
-    train, discarded, norm = split_train(tensor, rank=bond, tolerance=share)
+    train, discarded, norm = split_train(scaled, rank=bond, tolerance=share)
     budget = (tolerance or 0.0) / 2 * norm / max(1, inner)
-    noise = max(1e-12, 20 * torch.finfo(tensor.dtype).eps)
+    noise = max(1e-12, 20 * torch.finfo(scaled.dtype).eps)
     form, cut = _convert_train(train, rank, budget, noise)
-    form = form.to(tensor.dtype)
-    return Approximation(form, measure_error(tensor, form), discarded + cut + round_off(tensor, norm), norm)
+    form = form.to(scaled.dtype)
+    error, bound = measure_error(scaled, form), discarded + cut + round_off(scaled, norm)
+    if scale != 1:
+        form = RecursiveDecomposition(form.weights * scale, form.W, form.U)
+    return Approximation(form, error * scale, bound * scale, norm * scale)
 
 
 def _convert_train(
     train: TensorTrain, rank: int | None, budget: float, noise: float
 ) -> tuple[RecursiveDecomposition, float]:
-    """Return a train in the form of Eq. 16, in float64, and the sum of the errors made at its levels.
+    """Return a train in the form of Eq. 16, in double precision, and the sum of the errors made at its levels.
 
     Levels are taken from the last to the first. ``weighting`` stands for all that is right of the present bond: that
     part of T is weighting·Q with orthonormal rows of Q, so errors of a weighted core are errors of T.
     """
-    cores = TensorTrain(tuple(core.double() for core in train.cores)).orthogonalise().cores
+    cores = TensorTrain(tuple(widen(core) for core in train.cores)).orthogonalise().cores
     left, weights, right = torch.linalg.svd(cores[-1][:, :, 0], full_matrices=False)
     if len(cores) == 1:
         return RecursiveDecomposition(weights, (), (left @ right,)), 0.0
@@ -185,4 +196,4 @@ def _weigh(core: Tensor, weighting: Tensor) -> tuple[Tensor, Tensor]:
     kept = max(1, int((scale > torch.finfo(core.dtype).eps * scale[0]).sum()))
     rows, scale = rows[:, :kept], scale[:kept]
     safe = torch.where(scale > 0, scale, torch.ones_like(scale))
-    return core @ (rows * scale), (rows / safe).mT
+    return core @ (rows * scale), (rows / safe).mH

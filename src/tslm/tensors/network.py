@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
 
+import numpy as np
 import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
 from tslm.errors import ShapeError, SizeLimitError, nearest
-from tslm.tensors.algebra import check_finite, delta, show, show_bytes
-from tslm.tensors.contraction import Plan, make_plan, run_plan
+from tslm.tensors.algebra import check_finite, delta, read_entries, show, show_bytes
+from tslm.tensors.contraction import Plan, Structure, make_plan, run_plan
 
 MEMORY_LIMIT = 4 * 2**30
 """Bytes that one intermediate tensor of a contraction may take unless the caller says otherwise."""
@@ -42,13 +44,16 @@ class Node:
         return delta(len(self.legs), self.sizes[0], dtype=dtype) if self.tensor is None else self.tensor
 
 
-def tensor_node(name: str, tensor: Shaped[Tensor, "..."], legs: Sequence[str]) -> Node:
+def tensor_node(name: str, tensor: Shaped[Tensor | np.ndarray, "..."], legs: Sequence[str]) -> Node:
     """Return a node that holds ``tensor``, one leg per mode.
 
+    NumPy arrays become tensors, truth values whole numbers: a network of constraints counts its solutions.
+
     Raises:
-        ShapeError: the legs are not one per mode, a name occurs twice, or a leg has size 0.
+        ShapeError: the legs are not one per mode, a name occurs twice, a leg has size 0, or the entries are no numbers.
         NumberError: an entry is NaN or infinite.
     """
+    tensor = read_entries(tensor, f"node '{name}'")
     if len(legs) != tensor.ndim:
         raise ShapeError(
             f"node '{name}': {len(legs)} legs {list(legs)} for a tensor {show(tensor)} of order {tensor.ndim}"
@@ -87,6 +92,8 @@ class ContractionCost:
     """Legs of that tensor."""
     steps: int
     """Pairwise contractions."""
+    slices: int = 1
+    """How often they are done, each time for one value of the sliced indices; ``flops`` counts all of them."""
 
 
 @dataclass(frozen=True)
@@ -147,23 +154,33 @@ class TensorNetwork:
             f"no node '{name}' in the network: {nearest(name, [node.name for node in self.nodes])}"
         )
 
-    def cost(self) -> ContractionCost:
-        """Return the cost of ``contract`` without contracting."""
-        return _cost(self._plan)
+    def cost(self, *, search: str = "auto", memory_limit: int | None = None) -> ContractionCost:
+        """Return the cost of ``contract`` without contracting; without a ``memory_limit`` nothing is sliced."""
+        plan = self._plan(search, memory_limit)
+        return ContractionCost(
+            plan.flops,
+            plan.largest_intermediate,
+            plan.largest_legs,
+            len(plan.steps),
+            math.prod(plan.slice_sizes),
+        )
 
-    def contract(self, *, memory_limit: int = MEMORY_LIMIT) -> Shaped[Tensor, "..."]:
+    def contract(self, *, search: str = "auto", memory_limit: int = MEMORY_LIMIT) -> Shaped[Tensor, "..."]:
         """Contract all edges exactly and return the tensor of the open legs, differentiable in every node.
 
-        The order of the pairwise contractions is the cheapest of several searches; δ-tensors only tie indices
-        together and cost nothing.
+        δ-tensors only tie indices together and cost nothing. An intermediate tensor above the memory limit is avoided
+        by running through the values of some summed indices one by one, at the price of more multiplications.
 
         Args:
+            search: who looks for the order of the products: ``auto``, another search of opt_einsum
+                (``auto-hq``, ``optimal``, ``dp``, ``random-greedy`` …), or ``cotengra``, where it is installed.
             memory_limit: the most bytes that one intermediate tensor may take.
 
         Raises:
-            SizeLimitError: an intermediate would be larger; the message names its legs and its size.
+            SizeLimitError: an intermediate must be larger; the message names its legs and its size.
+            UnsupportedError: the search is unknown.
         """
-        plan, (tensors, dtype) = self._plan, self._operands
+        plan, (tensors, dtype) = self._plan(search, memory_limit), self._operands
         needed = plan.largest_intermediate * dtype.itemsize
         if needed > memory_limit:
             legs = " × ".join(f"{leg} ({self.sizes[leg]})" for leg in plan.largest_legs)
@@ -180,19 +197,26 @@ class TensorNetwork:
         dtypes = [tensor.dtype for tensor in tensors] or [torch.get_default_dtype()]
         return tensors, reduce(torch.promote_types, dtypes)
 
+    def _plan(self, search: str, memory_limit: int | None) -> Plan:
+        """Return the plan for this structure; plans are kept, so equal structures are planned once."""
+        most = None if memory_limit is None else memory_limit // self._operands[1].itemsize
+        if (search, most) not in self._plans:
+            plan = make_plan(*self._structure, search, None)
+            if most is not None and plan.largest_intermediate > most:
+                plan = make_plan(*self._structure, search, most)
+            self._plans[search, most] = plan
+        return self._plans[search, most]
+
     @cached_property
-    def _plan(self) -> Plan:
-        """The plan for this structure; plans are kept, so equal structures are planned once."""
-        return make_plan(
-            tuple((node.legs, node.is_delta) for node in self.nodes),
-            self.open_legs,
-            tuple(self.sizes.items()),
-        )
+    def _plans(self) -> dict[tuple[str, int | None], Plan]:
+        """Those asked for so far."""
+        return {}
 
-
-def _cost(plan: Plan) -> ContractionCost:
-    """Return the public view of a plan's cost."""
-    return ContractionCost(plan.flops, plan.largest_intermediate, plan.largest_legs, len(plan.steps))
+    @cached_property
+    def _structure(self) -> tuple[Structure, tuple[str, ...], tuple[tuple[str, int], ...]]:
+        """All that a plan depends on."""
+        nodes = tuple((node.legs, node.is_delta) for node in self.nodes)
+        return nodes, self.open_legs, tuple(self.sizes.items())
 
 
 def _check_legs(name: str, legs: Sequence[str]) -> None:

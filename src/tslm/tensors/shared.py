@@ -12,13 +12,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
 from tslm.errors import NumberError, ShapeError
 from tslm.tensors.algebra import show, show_shape
-from tslm.tensors.approximation import Approximation, measure_error, measure_norm, prepare_tensor
+from tslm.tensors.approximation import Approximation, measure_error, measure_norm, prepare_tensor, widen
 from tslm.tensors.decompose import RecursiveDecomposition
 
 
@@ -89,7 +90,12 @@ def share(decomposition: RecursiveDecomposition) -> SharedDecomposition:
 
 
 def fit_shared(
-    tensor: Shaped[Tensor, "..."], *, rank: int, steps: int = 300, restarts: int = 3, seed: int = 0
+    tensor: Shaped[Tensor | np.ndarray, "..."],
+    *,
+    rank: int,
+    steps: int = 300,
+    restarts: int = 3,
+    seed: int = 0,
 ) -> Approximation[SharedDecomposition]:
     """Eq. 16. Return λ, W, U of the given rank that come near T, by L-BFGS from several starts.
 
@@ -97,7 +103,7 @@ def fit_shared(
     nothing but the arguments.
 
     Args:
-        tensor: a real tensor whose modes are all of one size.
+        tensor: a tensor, real or complex, or a NumPy array, whose modes are all of one size.
         rank: R.
         steps: L-BFGS iterations per start.
         restarts: number of starts.
@@ -107,23 +113,20 @@ def fit_shared(
         ShapeError: the modes differ in size.
         NumberError: the rank is below 1.
     """
-    tensor = prepare_tensor(tensor)
-    if len(set(tensor.shape)) > 1:
-        raise ShapeError(f"one U for all levels needs modes of one size; the tensor is {show(tensor)}")
+    scaled, scale = prepare_tensor(tensor)
+    if len(set(scaled.shape)) > 1:
+        raise ShapeError(f"one U for all levels needs modes of one size; the tensor is {show(scaled)}")
     if rank < 1:
         raise NumberError(f"rank {rank}; expected at least 1")
-    norm = measure_norm(tensor)
-    target = tensor.double() / (norm or 1.0)
-    generator = torch.Generator().manual_seed(seed)
+    norm = measure_norm(scaled)
+    target = widen(scaled) / (norm or 1.0)
+    generator = torch.Generator("cpu").manual_seed(seed)
     fits = [_descend(target, rank, steps, generator) for _ in range(max(1, restarts))]
     _, best = min(fits, key=lambda fit: fit[0])
-    form = SharedDecomposition(
-        (best.weights * (norm or 1.0)).to(tensor.dtype),
-        best.W.to(tensor.dtype),
-        best.U.to(tensor.dtype),
-        tensor.ndim,
-    )
-    return Approximation(form, measure_error(tensor, form), None, norm)
+    weights, W, U = (factor.to(scaled.dtype) for factor in (best.weights * (norm or 1.0), best.W, best.U))
+    error = measure_error(scaled, SharedDecomposition(weights, W, U, scaled.ndim))
+    form = SharedDecomposition(weights * scale, W, U, scaled.ndim)
+    return Approximation(form, error * scale, None, norm * scale)
 
 
 def _descend(
@@ -133,10 +136,11 @@ def _descend(
     size = target.shape[0]
 
     def draw(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+        drawn = torch.randn(*shape, generator=generator, dtype=target.dtype, device="cpu")
+        return drawn.to(target.device)
 
     U = draw(rank, size) / math.sqrt(size)
-    W = torch.eye(rank, dtype=torch.float64) + 0.5 * draw(rank, rank) / math.sqrt(rank)
+    W = torch.eye(rank, dtype=target.dtype, device=target.device) + 0.5 * draw(rank, rank) / math.sqrt(rank)
     weights = draw(rank) / math.sqrt(rank)
     factors = [weights.requires_grad_(), W.requires_grad_(), U.requires_grad_()]
     optimiser = torch.optim.LBFGS(
@@ -150,10 +154,15 @@ def _descend(
 
     def closure() -> Tensor:
         optimiser.zero_grad()
-        loss = (SharedDecomposition(*factors, order=target.ndim).to_tensor() - target).square().sum()
+        loss = _squares(SharedDecomposition(*factors, order=target.ndim).to_tensor() - target)
         loss.backward()
         return loss
 
     optimiser.step(closure)
     found = SharedDecomposition(*[factor.detach() for factor in factors], order=target.ndim)
-    return float((found.to_tensor() - target).square().sum()), found
+    return float(_squares(found.to_tensor() - target)), found
+
+
+def _squares(difference: Tensor) -> Tensor:
+    """Return ‖·‖²."""
+    return (torch.view_as_real(difference) if difference.is_complex() else difference).square().sum()

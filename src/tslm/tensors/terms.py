@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Shaped
 from torch import Tensor
+
+from tslm.tensors.approximation import widen
 
 SWEEPS = 60
 """Alternating least-squares sweeps at most."""
@@ -21,18 +23,18 @@ class Terms:
     u: Tensor
     z: Tensor
 
-    def to_tensor(self) -> Float[Tensor, "P M Q"]:
+    def to_tensor(self) -> Shaped[Tensor, "P M Q"]:
         """Return the core that the terms add up to."""
         left = torch.einsum("rp,rm->pmr", self.x, self.u)
         return left @ self.z
 
-    def error(self, core: Float[Tensor, "P M Q"]) -> float:
+    def error(self, core: Shaped[Tensor, "P M Q"]) -> float:
         """Return the distance to a core."""
-        return float((core - self.to_tensor()).double().norm())
+        return float(widen(core - self.to_tensor()).norm())
 
 
 def find_terms(
-    core: Float[Tensor, "P M Q"], *, limit: int | None, budget: float, noise: float
+    core: Shaped[Tensor, "P M Q"], *, limit: int | None, budget: float, noise: float
 ) -> tuple[Terms, float]:
     """Return few terms that add up to the core, and the error made.
 
@@ -75,7 +77,7 @@ def _cut_slices(core: Tensor, mode: int, limit: int | None, budget: float) -> tu
     if limit is not None:
         kept = min(kept, limit)
     which, term = order[:kept] // singular.shape[1], order[:kept] % singular.shape[1]
-    unit = torch.eye(core.shape[mode], dtype=core.dtype)[which]
+    unit = torch.eye(core.shape[mode], dtype=core.dtype, device=core.device)[which]
     first = left[which, :, term]
     second = right[which, term] * values[:kept, None]
     factors = [first, second]
@@ -92,18 +94,20 @@ def _diagonalise(core: Tensor) -> Terms | None:
     """
     if min(core.shape[0], core.shape[2]) < 2:
         return None
-    generator = torch.Generator().manual_seed(0)
-    mix = torch.randn(2, core.shape[1], generator=generator, dtype=torch.float64).to(core.dtype)
+    generator = torch.Generator("cpu").manual_seed(0)
+    mix = torch.randn(2, core.shape[1], generator=generator, dtype=torch.float64, device="cpu").to(core)
     first, second = torch.einsum("sm,pmq->spq", mix, core)
     rows, singular, columns = torch.linalg.svd(second, full_matrices=False)
     kept = int((singular > 1e-10 * singular[0]).sum())
     if kept == 0:
         return None
-    projected = rows[:, :kept].mT @ first @ columns[:kept].mT / singular[:kept]
+    projected = rows[:, :kept].mH @ first @ columns[:kept].mH / singular[:kept]
     values, vectors = torch.linalg.eig(projected)
-    if float(values.imag.abs().max()) > 1e-8 * float(values.abs().max()):
-        return None
-    x = (rows[:, :kept] @ vectors.real).mT
+    if not core.is_complex():
+        if float(values.imag.abs().max()) > 1e-8 * float(values.abs().max()):
+            return None
+        vectors = vectors.real
+    x = (rows[:, :kept] @ vectors).mT
     # With x known, the rest is linear: each slice along x's dual is a matrix that must have rank one.
     dual = torch.linalg.pinv(x.mT)
     slices = torch.einsum("rp,pmq->rmq", dual, core)
@@ -120,10 +124,12 @@ def _improve(core: Tensor, terms: Terms, error: float, budget: float) -> tuple[T
     for _ in range(SWEEPS):
         for mode in range(3):
             others = [factors[other] for other in range(3) if other != mode]
-            gram = (others[0] @ others[0].mT) * (others[1] @ others[1].mT)
-            gram = gram + torch.eye(len(gram), dtype=gram.dtype) * (1e-12 * gram.diagonal().mean())
+            gram = (others[0] @ others[0].mH) * (others[1] @ others[1].mH)
+            gram = gram + torch.eye(len(gram), dtype=gram.dtype, device=gram.device) * (
+                1e-12 * gram.diagonal().mean()
+            )
             product = (others[0][:, :, None] * others[1][:, None, :]).reshape(len(gram), -1)
-            factors[mode] = torch.linalg.lstsq(gram, product @ unfolded[mode].mT).solution
+            factors[mode] = torch.linalg.lstsq(gram.mT, product.conj() @ unfolded[mode].mT).solution
             if mode < 2:  # keep the lengths in the last factor
                 lengths = factors[mode].norm(dim=1, keepdim=True).clamp_min(1e-300)
                 factors[mode] = factors[mode] / lengths

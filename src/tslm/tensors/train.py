@@ -12,8 +12,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from jaxtyping import Float, Shaped
+from jaxtyping import Shaped
 from torch import Tensor
 
 from tslm.errors import ShapeError
@@ -72,7 +73,7 @@ class TensorTrain:
             product = (product @ core.reshape(core.shape[0], -1)).reshape(-1, core.shape[2])
         return product.reshape(sizes)
 
-    def evaluate(self, indices: Shaped[Tensor, "B N"]) -> Float[Tensor, "B"]:
+    def evaluate(self, indices: Shaped[Tensor, "B N"]) -> Shaped[Tensor, "B"]:
         """Return the entries at ``indices`` without building the tensor."""
         product = self.cores[0][0, indices[:, 0]]
         for position, core in enumerate(self.cores[1:], 1):
@@ -115,7 +116,7 @@ def bond_limit(shape: Sequence[int], bond: int) -> int:
 
 
 def decompose_train(
-    tensor: Shaped[Tensor, "..."],
+    tensor: Shaped[Tensor | np.ndarray, "..."],
     *,
     rank: int | Sequence[int] | None = None,
     tolerance: float | None = None,
@@ -123,7 +124,7 @@ def decompose_train(
     """Return the tensor train of a tensor (TT-SVD), from both ends towards the middle.
 
     Args:
-        tensor: any real tensor.
+        tensor: any tensor, real or complex, or a NumPy array.
         rank: the largest bond, or one size per bond.
         tolerance: the relative error allowed. With neither, the train is exact to rounding.
 
@@ -135,10 +136,12 @@ def decompose_train(
     Raises:
         NumberError: a rank below 1 or above the maximum, a tolerance out of range, a NaN or infinite entry.
     """
-    tensor = prepare_tensor(tensor)
-    train, discarded, norm = split_train(tensor, rank=rank, tolerance=tolerance)
-    bound = discarded + round_off(tensor, norm)
-    return Approximation(train, measure_error(tensor, train), bound, norm)
+    scaled, scale = prepare_tensor(tensor)
+    train, discarded, norm = split_train(scaled, rank=rank, tolerance=tolerance)
+    error, bound = measure_error(scaled, train), discarded + round_off(scaled, norm)
+    if scale != 1:
+        train = TensorTrain((train.cores[0] * scale, *train.cores[1:]))
+    return Approximation(train, error * scale, bound * scale, norm * scale)
 
 
 def split_train(
@@ -159,20 +162,20 @@ def split_train(
             matrix = middle.reshape(rows, -1)
             basis, lost = _find_basis(matrix, limits[first], budget)
             left.append(basis.reshape(before, shape[first], -1))
-            middle, before, first = basis.mT @ matrix, basis.shape[1], first + 1
+            middle, before, first = basis.mH @ matrix, basis.shape[1], first + 1
         else:
             matrix = middle.reshape(-1, columns)
             basis, lost = _find_basis(matrix.mT, limits[last - 1], budget)
             right.append(basis.mT.reshape(-1, shape[last], after))
-            middle, after, last = matrix @ basis, basis.shape[1], last - 1
+            middle, after, last = matrix @ basis.conj(), basis.shape[1], last - 1
         squares += lost**2
     centre = middle.reshape(before, shape[first], after)
     return TensorTrain((*left, centre, *reversed(right))), math.sqrt(squares), norm
 
 
 def _find_basis(
-    matrix: Float[Tensor, "P Q"], limit: int | None, budget: float
-) -> tuple[Float[Tensor, "P R"], float]:
+    matrix: Shaped[Tensor, "P Q"], limit: int | None, budget: float
+) -> tuple[Shaped[Tensor, "P R"], float]:
     """Return the leading left singular vectors of a wide matrix and the norm of what they leave out."""
     rows, columns = matrix.shape
     small = matrix if columns < 2 * rows else _reduce_columns(matrix)
@@ -189,19 +192,19 @@ def _find_basis(
     return vectors[:, :kept].contiguous(), lost
 
 
-def _reduce_columns(matrix: Float[Tensor, "P Q"]) -> Float[Tensor, "P P"]:
+def _reduce_columns(matrix: Shaped[Tensor, "P Q"]) -> Shaped[Tensor, "P P"]:
     """Return a square matrix L with the left singular vectors and values of a wide one: A = L·Q.
 
     The rows of Q are orthonormal and never formed; blocks of columns are folded in one after the other, so the
-    memory beside the matrix itself stays small. Unlike the eigenvectors of A·Aᵀ this keeps small singular values exact.
+    memory beside the matrix itself stays small. Unlike the eigenvectors of A·Aᴴ this keeps small singular values exact.
     """
     rows, columns = matrix.shape
     width = max(4 * rows, 4096)
     triangle = matrix.new_zeros(0, rows)
     for start in range(0, columns, width):
-        stacked = torch.cat([triangle, matrix[:, start : start + width].mT])
+        stacked = torch.cat([triangle, matrix[:, start : start + width].mH])
         triangle = torch.linalg.qr(stacked, mode="r")[1]
-    return triangle.mT
+    return triangle.mH
 
 
 def _check_bonds(
