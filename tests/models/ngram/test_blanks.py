@@ -7,7 +7,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from tslm.corpus.sources import Corpus
@@ -50,9 +49,9 @@ def score_all(
         rest = iter(filling)
         row = [next(rest) if word is None else word for word in pattern]
         rows.append([*row, model.vocabulary.eos_id] if span in ("sentence", "suffix") else row)
-    start = model.start(len(rows)) if span in ("sentence", "prefix") else torch.full((len(rows),), ROOT)
-    log_probability, _ = model.score(torch.tensor(rows), start)
-    return fillings, log_probability.sum(1).numpy()
+    start = model.start(len(rows)) if span in ("sentence", "prefix") else np.full(len(rows), ROOT)
+    log_probability, _ = model.score(np.array(rows), start)
+    return fillings, log_probability.sum(1)
 
 
 def check_against_brute_force(
@@ -214,8 +213,8 @@ def test_samples_go_on_to_the_end_of_the_line() -> None:
 def test_samples_from_a_prefix_follow_the_model() -> None:
     model = small_model(3)
     lines = model.fill([1], span="prefix").sample_lines(20_000, seed=1, limit=1)
-    _, state = model.score(torch.tensor([[1]]), model.start(1))
-    expected = model.predict(state)[0].exp().numpy()
+    _, state = model.score(np.array([[1]]), model.start(1))
+    expected = np.exp(model.predict(state)[0])
     found = np.bincount([line[1] for line in lines], minlength=V) / len(lines)
     assert (np.abs(found - expected) < 5 * np.sqrt(expected / len(lines)) + 1e-4).all()
 
@@ -281,25 +280,24 @@ def test_two_blanks_on_penn_treebank(ptb_trigram: KneserNey) -> None:
     model, vocabulary = ptb_trigram, ptb_trigram.vocabulary
     size, eos = len(vocabulary), vocabulary.eos_id
     the, of = vocabulary.encode(["the", "of"]).tolist()
-    first = torch.arange(size)
-    left = torch.stack([torch.full_like(first, the), first, torch.full_like(first, of)], dim=1)
+    first = np.arange(size)
+    left = np.stack([np.full(size, the), first, np.full(size, of)], axis=1)
     log_left, states = model.score(left, model.start(size))
-    log_left = log_left.sum(1)
-    log_left[eos] = -math.inf
-    right = torch.stack([first, torch.full_like(first, eos)], dim=1)
-    _, after_of = model.score(torch.tensor([[the, of]]), model.start(1))
-    log_right, _ = model.score(right, after_of.expand(size).clone())
-    weight_right = log_right[:, 1].exp()
+    weight_left = np.exp(log_left.sum(1))
+    weight_left[eos] = 0
+    _, after_of = model.score(np.array([[the, of]]), model.start(1))
+    log_right, _ = model.score(np.stack([first, np.full(size, eos)], axis=1), np.repeat(after_of, size))
+    weight_right = np.exp(log_right[:, 1])
     weight_right[eos] = 0
-    second, joint_left = torch.zeros(size, dtype=torch.float64), torch.zeros(size, dtype=torch.float64)
-    for some in first.split(500):
-        joint = model.predict(states[some]).exp_() * weight_right * log_left[some].exp()[:, None]
+    second, joint_left = np.zeros(size), np.zeros(size)
+    for some in np.split(first, range(500, size, 500)):
+        joint = np.exp(model.predict(states[some])) * weight_right * weight_left[some, None]
         second += joint.sum(0)
         joint_left[some] = joint.sum(1)
     filling = model.fill([the, None, of, None])
-    assert filling.log_probability == pytest.approx(math.log(float(second.sum())), abs=1e-10)
-    np.testing.assert_allclose(filling.posteriors[0], (joint_left / joint_left.sum()).numpy(), atol=1e-12)
-    np.testing.assert_allclose(filling.posteriors[1], (second / second.sum()).numpy(), atol=1e-12)
+    assert filling.log_probability == pytest.approx(math.log(second.sum()), abs=1e-10)
+    np.testing.assert_allclose(filling.posteriors[0], joint_left / joint_left.sum(), atol=1e-12)
+    np.testing.assert_allclose(filling.posteriors[1], second / second.sum(), atol=1e-12)
 
 
 @pytest.mark.ptb
