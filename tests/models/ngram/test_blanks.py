@@ -7,19 +7,20 @@ from itertools import product
 
 import numpy as np
 import pytest
-import torch
 from numpy.typing import NDArray
 
 from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, UnsupportedError
 from tslm.models.ngram import contraction
+from tslm.models.ngram import filling as filling_module
 from tslm.models.ngram.backoff import BackoffModel
 from tslm.models.ngram.blanks import FillsBlanks, Pattern, describe_filling, parse_pattern, require_blanks
 from tslm.models.ngram.counting import count_ngrams
 from tslm.models.ngram.smoothed import NgramConfig, NgramModel, smooth
 from tslm.models.ngram.smoothing import BackoffTable
 from tslm.models.ngram.trie import ROOT
+from tslm.stopping import Unwanted, wanted_until
 
 WORDS = ("<eos>", "a", "b", "c", "d", "?")
 V, EOS = 6, 0
@@ -48,9 +49,9 @@ def score_all(
         rest = iter(filling)
         row = [next(rest) if word is None else word for word in pattern]
         rows.append([*row, model.vocabulary.eos_id] if span in ("sentence", "suffix") else row)
-    start = model.start(len(rows)) if span in ("sentence", "prefix") else torch.full((len(rows),), ROOT)
-    log_probability, _ = model.score(torch.tensor(rows), start)
-    return fillings, log_probability.sum(1).numpy()
+    start = model.start(len(rows)) if span in ("sentence", "prefix") else np.full(len(rows), ROOT)
+    log_probability, _ = model.score(np.array(rows), start)
+    return fillings, log_probability.sum(1)
 
 
 def check_against_brute_force(
@@ -58,23 +59,23 @@ def check_against_brute_force(
 ) -> None:
     size = len(model.vocabulary)
     exclude = [word for word in range(size) if word not in words and word != model.vocabulary.eos_id]
-    filling = model.fill(pattern, span=span, exclude=exclude)
+    found = model.fill(pattern, span=span, exclude=exclude)
     fillings, scores = score_all(model, pattern, span, words)
     total = float(np.logaddexp.reduce(scores))
     if total == -math.inf:
-        assert filling.log_probability == -math.inf
-        assert not filling.posteriors.any()
-        assert filling.best(3) == []
+        assert found.log_probability == -math.inf
+        assert not found.posteriors.any()
+        assert found.best(3) == []
         return
-    assert filling.log_probability == pytest.approx(total, abs=tolerance)
+    assert found.log_probability == pytest.approx(total, abs=tolerance)
     shares = np.exp(scores - total)
     expected = np.zeros((len(fillings[0]), size))
     for words_of_filling, share in zip(fillings, shares, strict=True):
         for blank, word in enumerate(words_of_filling):
             expected[blank, word] += share
     if len(expected):
-        np.testing.assert_allclose(filling.posteriors, expected, rtol=1e-8, atol=tolerance)
-    best = filling.best(5)
+        np.testing.assert_allclose(found.posteriors, expected, rtol=1e-8, atol=tolerance)
+    best = found.best(5)
     possible = sorted(shares[shares > 0], reverse=True)[:5]
     np.testing.assert_allclose([entry.probability for entry in best], possible, rtol=1e-8)
     by_filling = dict(zip(fillings, shares.tolist(), strict=True))
@@ -90,28 +91,41 @@ PATTERNS: list[Pattern] = [
     [1, 2, None, None, 1],
     [None, 3, 1, None],
     [None, None, None, None],
+    [None, None, None, 2, None, None, None],
+    [3, None, None, None, None, None, 1],
     [2, 1, 3],
 ]
 
 
+@pytest.fixture(params=[0.0, filling_module.SWEPT_SHARE, math.inf], ids=["swept", "chosen", "listed"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All sums over the whole tree, as the model chooses, and all over lists of histories."""
+    monkeypatch.setattr(filling_module, "SWEPT_SHARE", request.param)
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("smoothing", ["kneser-ney", "add-k", "none"])
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
 def test_small_models_against_brute_force(order: int, smoothing: str) -> None:
     model = small_model(order, smoothing, seed=order)
     for number, pattern in enumerate(PATTERNS):
+        words = [1, 2, 3, 4, 5] if pattern.count(None) < 5 else [1, 3, 4]
         for span in (SPANS[number % 4], SPANS[(number + order) % 4]):
-            check_against_brute_force(model, pattern, span, [1, 2, 3, 4, 5])
+            check_against_brute_force(model, pattern, span, words)
 
 
+@pytest.mark.usefixtures("way")
 def test_an_end_of_line_inside_a_pattern() -> None:
     model = small_model(3)
     check_against_brute_force(model, [1, None, EOS, None, 2], "sentence", [1, 2, 3, 4, 5])
+    check_against_brute_force(model, [None, None, None, EOS, None, None], "sentence", [1, 2, 3, 4, 5])
 
 
+@pytest.mark.usefixtures("way")
 def test_excluded_words_and_no_loss_of_digits() -> None:
     """Back-off weights and probabilities over many magnitudes: subtraction alone would lose all digits."""
     generator = np.random.default_rng(1)
-    for seed in range(4):
+    for seed in range(2):
         table = small_model(4, seed=seed).table
         wild = BackoffTable(
             trie=table.trie,
@@ -120,10 +134,12 @@ def test_excluded_words_and_no_loss_of_digits() -> None:
         )
         model = BackoffModel(wild, Vocabulary(WORDS))
         for pattern in PATTERNS:
-            check_against_brute_force(model, pattern, "sentence", [1, 2, 3, 4, 5], tolerance=1e-8)
+            words = [1, 2, 3, 4, 5] if pattern.count(None) < 5 else [1, 3, 4]
+            check_against_brute_force(model, pattern, "sentence", words, tolerance=1e-8)
             check_against_brute_force(model, pattern, "fragment", [2, 3], tolerance=1e-8)
 
 
+@pytest.mark.usefixtures("way")
 def test_the_exact_sums_are_really_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """With every difference formed anew, and with none, ordinary models give the same answer."""
     model = small_model(4)
@@ -135,6 +151,7 @@ def test_the_exact_sums_are_really_used(monkeypatch: pytest.MonkeyPatch) -> None
     np.testing.assert_allclose(found[2], found[1], atol=1e-12)
 
 
+@pytest.mark.usefixtures("way")
 def test_samples_follow_the_posterior() -> None:
     model = small_model(3)
     pattern = [None, 2, None, None]
@@ -148,6 +165,36 @@ def test_samples_follow_the_posterior() -> None:
     found = np.array([(codes == code).mean() for code in expected])
     # Five standard deviations for each of the 125 fillings.
     assert (np.abs(found - shares) < 5 * np.sqrt(shares / 20_000) + 1e-3).all()
+
+
+def test_the_work_stops_between_two_places() -> None:
+    model = small_model(3)
+    asked = 0
+
+    def unwanted() -> bool:
+        nonlocal asked
+        asked += 1
+        return asked > 4
+
+    with wanted_until(unwanted), pytest.raises(Unwanted, match="nobody waits"):
+        model.fill([None] * 50)
+    assert asked == 5
+    found = model.fill([None] * 3)
+    for work in (lambda: found.best(3), lambda: found.sample(3, seed=1)):
+        with wanted_until(lambda: True), pytest.raises(Unwanted):
+            work()
+
+
+def test_the_best_of_many_blanks_are_found_without_straying() -> None:
+    """Two hundred beginnings are enough for the ten best of 5⁶ fillings, and they are the right ones."""
+    model = small_model(4)
+    pattern = [None] * 6
+    [*best] = model.fill(pattern).best(10, limit=200)
+    fillings, scores = score_all(model, pattern, "sentence", [1, 2, 3, 4, 5])
+    order = np.argsort(-scores, kind="stable")[:10]
+    total = float(np.logaddexp.reduce(scores))
+    np.testing.assert_allclose([entry.probability for entry in best], np.exp(scores[order] - total))
+    assert {entry.words for entry in best} == {fillings[place] for place in order}
 
 
 def test_samples_go_on_to_the_end_of_the_line() -> None:
@@ -166,8 +213,8 @@ def test_samples_go_on_to_the_end_of_the_line() -> None:
 def test_samples_from_a_prefix_follow_the_model() -> None:
     model = small_model(3)
     lines = model.fill([1], span="prefix").sample_lines(20_000, seed=1, limit=1)
-    _, state = model.score(torch.tensor([[1]]), model.start(1))
-    expected = model.predict(state)[0].exp().numpy()
+    _, state = model.score(np.array([[1]]), model.start(1))
+    expected = np.exp(model.predict(state)[0])
     found = np.bincount([line[1] for line in lines], minlength=V) / len(lines)
     assert (np.abs(found - expected) < 5 * np.sqrt(expected / len(lines)) + 1e-4).all()
 
@@ -233,25 +280,24 @@ def test_two_blanks_on_penn_treebank(ptb_trigram: NgramModel) -> None:
     model, vocabulary = ptb_trigram, ptb_trigram.vocabulary
     size, eos = len(vocabulary), vocabulary.eos_id
     the, of = vocabulary.encode(["the", "of"]).tolist()
-    first = torch.arange(size)
-    left = torch.stack([torch.full_like(first, the), first, torch.full_like(first, of)], dim=1)
+    first = np.arange(size)
+    left = np.stack([np.full(size, the), first, np.full(size, of)], axis=1)
     log_left, states = model.score(left, model.start(size))
-    log_left = log_left.sum(1)
-    log_left[eos] = -math.inf
-    right = torch.stack([first, torch.full_like(first, eos)], dim=1)
-    _, after_of = model.score(torch.tensor([[the, of]]), model.start(1))
-    log_right, _ = model.score(right, after_of.expand(size).clone())
-    weight_right = log_right[:, 1].exp()
+    weight_left = np.exp(log_left.sum(1))
+    weight_left[eos] = 0
+    _, after_of = model.score(np.array([[the, of]]), model.start(1))
+    log_right, _ = model.score(np.stack([first, np.full(size, eos)], axis=1), np.repeat(after_of, size))
+    weight_right = np.exp(log_right[:, 1])
     weight_right[eos] = 0
-    second, joint_left = torch.zeros(size, dtype=torch.float64), torch.zeros(size, dtype=torch.float64)
-    for some in first.split(500):
-        joint = model.predict(states[some]).exp_() * weight_right * log_left[some].exp()[:, None]
+    second, joint_left = np.zeros(size), np.zeros(size)
+    for some in np.split(first, range(500, size, 500)):
+        joint = np.exp(model.predict(states[some])) * weight_right * weight_left[some, None]
         second += joint.sum(0)
         joint_left[some] = joint.sum(1)
     filling = model.fill([the, None, of, None])
-    assert filling.log_probability == pytest.approx(math.log(float(second.sum())), abs=1e-10)
-    np.testing.assert_allclose(filling.posteriors[0], (joint_left / joint_left.sum()).numpy(), atol=1e-12)
-    np.testing.assert_allclose(filling.posteriors[1], (second / second.sum()).numpy(), atol=1e-12)
+    assert filling.log_probability == pytest.approx(math.log(second.sum()), abs=1e-10)
+    np.testing.assert_allclose(filling.posteriors[0], joint_left / joint_left.sum(), atol=1e-12)
+    np.testing.assert_allclose(filling.posteriors[1], second / second.sum(), atol=1e-12)
 
 
 @pytest.mark.ptb
@@ -261,3 +307,14 @@ def test_two_adjacent_blanks_on_penn_treebank(ptb_trigram: NgramModel) -> None:
     words.remove(ptb_trigram.vocabulary.eos_id)
     for text in ("? ? said", "the ? ? of the company"):
         check_against_brute_force(ptb_trigram, parse_pattern(text, ptb_trigram.vocabulary), "sentence", words)
+
+
+@pytest.mark.ptb
+@pytest.mark.usefixtures("way")
+def test_three_and_four_adjacent_blanks_on_penn_treebank(ptb_trigram: NgramModel) -> None:
+    """All fillings with few words, the others excluded."""
+    words = [*range(20), *range(5000, 5010), 9998]
+    words.remove(ptb_trigram.vocabulary.eos_id)
+    vocabulary = ptb_trigram.vocabulary
+    check_against_brute_force(ptb_trigram, parse_pattern("the ? ? ? of", vocabulary), "sentence", words)
+    check_against_brute_force(ptb_trigram, parse_pattern("? ? ? ?", vocabulary), "fragment", words[5:25])

@@ -6,19 +6,23 @@ once for all the words that do not follow it, and only the words that do follow 
 word that follows both h and its suffix must not be counted at the suffix for the mass that came from h, since
 h emitted it already: that share is taken off again at each such word. Where taking off would lose digits, the
 few sums concerned are formed anew term by term.
+
+A *step* is a linear map from the histories before a place to those after it, prepared for the histories that are
+possible there and applied in both directions. Here they are the few that some words leave possible; where nearly
+all of them are, ``tslm.models.ngram.sweep`` takes over.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
+from tslm.models.ngram.messages import Message, Weighted, gather
 from tslm.models.ngram.smoothing import BackoffTable, FloatArray
-from tslm.models.ngram.trie import ROOT, IntArray, add_up, search_sorted
+from tslm.models.ngram.trie import ROOT, IntArray, NgramTrie, add_up
 
 CANCELLATION = 1e-4
 """A difference smaller than this share of its terms is formed anew; the rest keep eleven digits or more."""
@@ -27,200 +31,224 @@ CHUNK = 4_000_000
 """How many terms are formed at a time."""
 
 
-@dataclass(frozen=True)
-class Weighted:
-    """Some histories, ascending, each with a number: a sparse vector over all histories."""
+class Word:
+    """A given word, read after a list of histories."""
 
-    states: IntArray
-    values: FloatArray
+    def __init__(self, table: BackoffTable, states: IntArray, word: int, eos_id: int) -> None:
+        """Read the word after each history."""
+        self.states = states
+        self.probability, self.targets = read_word(table, states, word, eos_id)
 
-    def at(self, states: Int[np.ndarray, "Q"]) -> Float[np.ndarray, "Q"]:
-        """Return the number of each state, zero where there is none."""
-        places = np.minimum(search_sorted(self.states, states), len(self.states) - 1)
-        return np.where(self.states[places] == states, self.values[places], 0.0)
+    def forward(self, before: Message) -> Weighted:
+        """Return the histories after the word with their probabilities."""
+        return gather(self.targets, before.values * self.probability)
 
+    def backward(self, after: Message) -> Weighted:
+        """Return, for each history before the word, the probability of it and what follows."""
+        return Weighted(self.states, self.probability * after.at(self.targets))
 
-def gather(states: Int[np.ndarray, "Q"], values: Float[np.ndarray, "Q"]) -> Weighted:
-    """Return the sum of the values of each state."""
-    unique, places = np.unique(states, return_inverse=True)
-    return Weighted(unique, add_up(places, values, len(unique)))
+    def bound(self, after: Message) -> Weighted:
+        """Return, for each history before the word, a bound on ln p of it and the best that follows."""
+        with np.errstate(divide="ignore"):
+            return Weighted(self.states, np.log(self.probability) + after.at(self.targets, -np.inf))
 
 
 class Blank:
-    """A blank: a linear map from the histories before it to those after it, applied in both directions."""
+    """A blank after a list of histories."""
 
-    def __init__(self, table: BackoffTable, before: Weighted, allowed_V: Bool[np.ndarray, "V"]) -> None:
+    def __init__(
+        self,
+        table: BackoffTable,
+        states: IntArray,
+        contexts: Int[np.ndarray, "C"],
+        allowed_V: Bool[np.ndarray, "V"],
+    ) -> None:
         """Prepare the blank for the histories that can stand before it.
 
         Args:
             table: the model.
-            before: the possible histories with their probabilities.
+            states: the possible histories, ascending.
+            contexts: the same, closed under suffixes (``close``).
             allowed_V: the words that may stand in the blank.
         """
         self.table = table
-        self.before = before
+        self.states = states
+        self.contexts = contexts
         self.allowed_V = allowed_V
         trie = table.trie
-        self.contexts, self.mass, self.own, self.pushed, self.pushers = self._push_down()
-        self.edges, self.owners = trie.edges(self.contexts)
+        self.edges, self.owners = trie.edges(contexts)
         # The begin marker has probability zero everywhere.
         words = trie.last_words(self.edges)
-        self.probability = np.exp(table.log_probability[self.edges]) * np.append(allowed_V, False)[words]
+        self.possible = np.append(allowed_V, False)[words]
+        self.probability = np.exp(table.log_probability[self.edges]) * self.possible
         self.words = words.astype(np.int32)
         self.targets = trie.successors(self.edges)
-
-    def _push_down(self) -> tuple[IntArray, FloatArray, FloatArray, FloatArray, IntArray]:
-        """Close the histories under suffixes.
-
-        Returns:
-            contexts, ascending; the mass at each when all words fail above it; the part of it that starts
-            there; what each passes on; and how many histories pass something on to it.
-        """
-        trie = self.table.trie
-        levels: list[tuple[IntArray, FloatArray, FloatArray, FloatArray, IntArray]] = []
-        states = np.zeros(0, np.int64)
-        flow = np.zeros(0)
-        own_levels = trie.order_of(self.before.states)
-        for level in range(max(trie.order - 1, 0), -1, -1):
-            here = own_levels == level
-            arrived = trie.suffixes[states].astype(np.int64)
-            contexts, places = np.unique(
-                np.concatenate([self.before.states[here], arrived]), return_inverse=True
-            )
-            count = int(here.sum())
-            own = add_up(places[:count], self.before.values[here], len(contexts))
-            passed = add_up(places[count:], flow, len(contexts))
-            pushers = np.bincount(places[count:][flow > 0], minlength=len(contexts))
-            mass = own + passed
-            states, flow = contexts, mass * np.exp(self.table.log_weight[contexts])
-            levels.append((contexts, mass, own, flow, pushers))
-        contexts, mass, own, flow, pushers = (
-            np.concatenate(column) for column in zip(*levels[::-1], strict=True)
-        )
-        return contexts, mass, own, flow, pushers
+        self.weight = np.exp(table.log_weight[contexts])
+        self.orders = trie.order_of(contexts)
+        self.suffix = np.searchsorted(contexts, trie.suffixes[contexts])
+        """For each context, the place of its suffix among the contexts."""
 
     @cached_property
     def suffix_edges(self) -> IntArray:
         """For each edge but those of the empty history, the place of the same word's edge one order down."""
         trie = self.table.trie
         first_long = int(np.searchsorted(self.owners, 1))  # the first context is the root
-        suffix_owner = np.searchsorted(self.contexts, trie.suffixes[self.contexts])[self.owners[first_long:]]
+        suffix_owner = self.suffix[self.owners[first_long:]]
         starts = np.searchsorted(self.owners, np.arange(len(self.contexts)))
         inside = trie.suffixes[self.edges[first_long:]] - trie.first_children[self.contexts[suffix_owner]]
         return starts[suffix_owner] + inside
 
-    @cached_property
-    def flow(self) -> FloatArray:
-        """For each edge, the probability of coming to its history and emitting its word there."""
+    def forward(self, before: Message) -> Weighted:
+        """Return the histories after the blank with their probabilities."""
+        own, mass, pushed, pushers = self._push_down(before)
         long = slice(len(self.edges) - len(self.suffix_edges), None)
-        pushed = self.pushed[self.owners[long]]
-        taken = add_up(self.suffix_edges, pushed, len(self.edges))
-        takers = np.bincount(self.suffix_edges[pushed > 0], minlength=len(self.edges))
-        whole = self.mass[self.owners]
+        passed = pushed[self.owners[long]]
+        taken = add_up(self.suffix_edges, passed, len(self.edges))
+        takers = np.bincount(self.suffix_edges[passed > 0], minlength=len(self.edges))
+        whole = mass[self.owners]
         rest = whole - taken
-        nothing = (takers == self.pushers[self.owners]) & (self.own[self.owners] == 0)
+        nothing = (takers == pushers[self.owners]) & (own[self.owners] == 0)
         rest[nothing] = 0.0
         unsure = np.flatnonzero(
             (takers > 0) & ~nothing & (rest < CANCELLATION * whole) & (self.probability > 0)
         )
         if len(unsure):
-            rest[unsure] = self._sum_failures(unsure)
-        return rest * self.probability
+            owners = self.owners[unsure]
+            passing = np.flatnonzero(pushed[1:] > 0) + 1
+            failed = sum_failures(
+                self.table.trie,
+                self.contexts[passing],
+                pushed[passing],
+                self.contexts[owners],
+                self.words[unsure],
+            )
+            rest[unsure] = own[owners] + failed
+        return gather(self.targets, rest * self.probability)
 
-    def _sum_failures(self, unsure: Int[np.ndarray, "Q"]) -> FloatArray:
-        """Return the mass at the history of each edge from histories that the edge's word does not follow."""
-        trie = self.table.trie
-        long = np.arange(1, len(self.contexts))
-        targets = np.searchsorted(self.contexts, trie.suffixes[self.contexts[1:]])
-        by_target = np.argsort(targets, kind="stable")
-        long, targets = long[by_target], targets[by_target]
-        sums = self.own[self.owners[unsure]].copy()
-        lows, highs = (np.searchsorted(targets, self.owners[unsure], side=side) for side in ("left", "right"))
-        step = max(1, CHUNK // max(1, int((highs - lows).max())))
-        for start in range(0, len(unsure), step):
-            some = slice(start, start + step)
-            sizes = highs[some] - lows[some]
-            rows = np.repeat(np.arange(len(sizes)), sizes)
-            inside = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-            pushers = long[lows[some][rows] + inside]
-            fails = trie.find(self.contexts[pushers], self.words[unsure[some]][rows]) < 0
-            sums[some] += add_up(rows[fails], self.pushed[pushers[fails]], len(sizes))
-        return sums
+    def _push_down(self, before: Message) -> tuple[FloatArray, FloatArray, FloatArray, IntArray]:
+        """Pass the mass of each history on to its suffix, from the longest to the shortest.
 
-    def forward(self) -> Weighted:
-        """Return the histories after the blank with their probabilities."""
-        alive = self.flow > 0
-        return gather(self.targets[alive], self.flow[alive])
-
-    def posterior(self, after: Weighted) -> Float[np.ndarray, "V"]:
-        """Return, for each word, the probability of all paths with this word in the blank.
-
-        Args:
-            after: for each history after the blank, the probability of what follows.
+        Returns:
+            For each context: the mass that starts there; all that is there when all words fail above; what it passes
+            on; and how many contexts pass something on to it.
         """
-        weights = self.flow * after.at(self.targets)
-        return add_up(self.words, weights, self.table.trie.vocabulary_size + 1)[:-1]
+        own = np.zeros(len(self.contexts))
+        own[np.searchsorted(self.contexts, self.states)] = before.values
+        mass = own.copy()
+        for level in range(int(self.orders[-1]), 0, -1):
+            here = np.flatnonzero(self.orders == level)
+            mass += add_up(self.suffix[here], mass[here] * self.weight[here], len(mass))
+        pushed = mass * self.weight
+        pushers = np.bincount(self.suffix[1:][pushed[1:] > 0], minlength=len(mass))
+        return own, mass, pushed, pushers
 
-    def backward(self, after: Weighted) -> Weighted:
+    def backward(self, after: Message) -> Weighted:
         """Return, for each history before the blank, the probability of what follows."""
-        trie = self.table.trie
         values = self.probability * after.at(self.targets)
         explicit = add_up(self.owners, values, len(self.contexts))
         long = slice(len(self.edges) - len(self.suffix_edges), None)
         shadowed = add_up(self.owners[long], values[self.suffix_edges], len(self.contexts))
-        weight = np.exp(self.table.log_weight[self.contexts])
-        suffix = np.searchsorted(self.contexts, trie.suffixes[self.contexts])
         totals = explicit.copy()
-        orders = trie.order_of(self.contexts)
-        for level in range(1, trie.order):
-            here = np.flatnonzero(orders == level)
-            passed = weight[here] * totals[suffix[here]]
-            totals[here] += passed - weight[here] * shadowed[here]
+        for level in range(1, int(self.orders[-1]) + 1):
+            here = np.flatnonzero(self.orders == level)
+            passed = self.weight[here] * totals[self.suffix[here]]
+            totals[here] += passed - self.weight[here] * shadowed[here]
             unsure = here[(totals[here] < CANCELLATION * passed) & (shadowed[here] > 0)]
-            step = max(1, CHUNK // trie.vocabulary_size)
-            for start in range(0, len(unsure), step):
-                some = unsure[start : start + step]
-                rows, _ = expand(self.table, self.contexts[some], after, self.allowed_V)
-                totals[some] = rows.sum(axis=1)
-        places = np.searchsorted(self.contexts, self.before.states)
-        return Weighted(self.before.states, np.maximum(totals[places], 0.0))
+            totals[unsure] = sum_rows(self.table, self.contexts[unsure], after, self.allowed_V)
+        places = np.searchsorted(self.contexts, self.states)
+        return Weighted(self.states, np.maximum(totals[places], 0.0))
+
+    def bound(self, after: Message) -> Weighted:
+        """Return, for each history before the blank, a bound on ln p of the best word and what follows.
+
+        A bound and not the best itself: for words that do follow a history, its suffix is asked too.
+        """
+        log_values = self.table.log_probability[self.edges] + after.at(self.targets, -np.inf)
+        log_values[~self.possible] = -np.inf
+        best = np.full(len(self.contexts), -np.inf)
+        owners, starts = np.unique(self.owners, return_index=True)
+        best[owners] = np.maximum.reduceat(log_values, starts)
+        for level in range(1, int(self.orders[-1]) + 1):
+            here = np.flatnonzero(self.orders == level)
+            passed = self.table.log_weight[self.contexts[here]] + best[self.suffix[here]]
+            best[here] = np.maximum(best[here], passed)
+        return Weighted(self.states, best[np.searchsorted(self.contexts, self.states)])
+
+
+def close(trie: NgramTrie, states: IntArray) -> IntArray:
+    """Return histories and all their suffixes, ascending; the empty one is the first."""
+    chain = trie.chain(states)
+    chain = chain[chain >= 0]
+    if len(chain) * 16 < trie.context_count:
+        return np.unique(chain)
+    reached = np.zeros(trie.context_count, np.bool_)
+    reached[chain] = True
+    return np.flatnonzero(reached)
+
+
+def sum_failures(
+    trie: NgramTrie,
+    passing: Int[np.ndarray, "P"],
+    pushed: Float[np.ndarray, "P"],
+    histories: Int[np.ndarray, "Q"],
+    words: Int[np.ndarray, "Q"],
+) -> FloatArray:
+    """Return, for each history and word, the mass that comes from longer histories which the word does not follow.
+
+    Args:
+        trie: the n-grams.
+        passing: the longer histories, all that pass something on to one of ``histories``.
+        pushed: what each of them passes on.
+        histories: where the mass arrives.
+        words: the word that fails above.
+    """
+    targets = trie.suffixes[passing]
+    by_target = np.argsort(targets, kind="stable")
+    passing, pushed, targets = passing[by_target], pushed[by_target], targets[by_target]
+    lows, highs = (np.searchsorted(targets, histories, side=side) for side in ("left", "right"))
+    sums = np.zeros(len(histories))
+    step = max(1, CHUNK // max(1, int((highs - lows).max())))
+    for start in range(0, len(histories), step):
+        some = slice(start, start + step)
+        sizes = highs[some] - lows[some]
+        rows = np.repeat(np.arange(len(sizes)), sizes)
+        inside = np.arange(len(rows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        places = lows[some][rows] + inside
+        fails = trie.find(passing[places], words[some][rows]) < 0
+        sums[some] += add_up(rows[fails], pushed[places[fails]], len(sizes))
+    return sums
+
+
+def sum_rows(
+    table: BackoffTable, states: Int[np.ndarray, "Q"], after: Message, allowed_V: Bool[np.ndarray, "V"]
+) -> FloatArray:
+    """Return, for each history, the probability of any word and what follows, summed word by word."""
+    sums = np.empty(len(states))
+    step = max(1, CHUNK // table.trie.vocabulary_size)
+    for start in range(0, len(states), step):
+        some = slice(start, start + step)
+        log_BV, targets_BV = expand(table, states[some])
+        sums[some] = np.einsum("bv,bv,v->b", np.exp(log_BV), after.at(targets_BV), allowed_V.astype(float))
+    return sums
 
 
 def expand(
-    table: BackoffTable,
-    states_B: Int[np.ndarray, "B"],
-    after: Weighted | None,
-    allowed_V: Bool[np.ndarray, "V"],
+    table: BackoffTable, states_B: Int[np.ndarray, "B"]
 ) -> tuple[Float[np.ndarray, "B V"], Int[np.ndarray, "B V"]]:
-    """Return p(word and what follows | history) for all words, and the history after each word.
-
-    Args:
-        table: the model.
-        states_B: the histories.
-        after: for each history after the word, the probability of what follows; None where nothing does.
-        allowed_V: the words that may come.
-    """
+    """Return ln p(word | history) for all words, and the history after each word."""
     trie = table.trie
-    size = trie.vocabulary_size
-
-    def value(edges: Int[np.ndarray, "E"], targets: Int[np.ndarray, "E"]) -> FloatArray:
-        probability = np.exp(table.log_probability[edges])
-        return probability if after is None else probability * after.at(targets)
-
     roots, _ = trie.edges(np.array([ROOT]))
-    roots = roots[:size]
-    targets = trie.successors(roots)
-    values_BV = np.tile(value(roots, targets), (len(states_B), 1))
-    targets_BV = np.tile(targets, (len(states_B), 1))
+    roots = roots[: trie.vocabulary_size]
+    log_BV = np.tile(table.log_probability[roots], (len(states_B), 1))
+    targets_BV = np.tile(trie.successors(roots), (len(states_B), 1))
     for histories in trie.chain(states_B)[1:]:
         rows = np.flatnonzero(histories >= 0)
-        values_BV[rows] *= np.exp(table.log_weight[histories[rows], None])
+        log_BV[rows] += table.log_weight[histories[rows], None]
         edges, owners = trie.edges(histories[rows])
         places = rows[owners], trie.last_words(edges)
-        edge_targets = trie.successors(edges)
-        values_BV[places] = value(edges, edge_targets)
-        targets_BV[places] = edge_targets
-    return values_BV * allowed_V, targets_BV
+        log_BV[places] = table.log_probability[edges]
+        targets_BV[places] = trie.successors(edges)
+    return log_BV, targets_BV
 
 
 def read_word(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import count as counter
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -14,9 +13,16 @@ from numpy.typing import NDArray
 
 from tslm.errors import CorpusError, NumberError
 from tslm.models.ngram.blanks import JointFilling, Pattern, Span
-from tslm.models.ngram.contraction import Blank, Weighted, expand, gather, line_start, read_word
+from tslm.models.ngram.contraction import Blank, Word, close, expand, line_start, read_word
+from tslm.models.ngram.messages import Message, Step, Weighted
+from tslm.models.ngram.search import Search, best_fillings
 from tslm.models.ngram.smoothing import BackoffTable, FloatArray
-from tslm.models.ngram.trie import ROOT, IntArray
+from tslm.models.ngram.sweep import Sweep, SweptBlank, SweptWord
+from tslm.models.ngram.trie import ROOT, IntArray, add_up
+from tslm.stopping import check_wanted
+
+SWEPT_SHARE = 1 / 3
+"""A blank that concerns more than this share of all n-grams is summed over the whole tree."""
 
 
 def fill_blanks(
@@ -50,41 +56,85 @@ def fill_blanks(
     allowed = np.ones(size, np.bool_)
     allowed[[eos_id, *exclude]] = False
     start = line_start(table) if span in ("sentence", "prefix") else ROOT
-    places = [*pattern, eos_id] if span in ("sentence", "suffix") else list(pattern)
-    forward = Weighted(np.array([start]), np.ones(1))
-    steps: list[Blank | tuple[Weighted, FloatArray, IntArray]] = []
+    places = (*pattern, eos_id) if span in ("sentence", "suffix") else tuple(pattern)
+    steps = _Steps(table, eos_id, allowed)
+    forward: Message = Weighted(np.array([start]), np.ones(1))
+    forwards: list[Message] = []
+    prepared: list[Step] = []
     log_probability = 0.0
     for word in places:
-        if word is None:
-            step = Blank(table, forward, allowed)
-            forward = step.forward()
-        else:
-            probability, after = read_word(table, forward.states, word, eos_id)
-            step = (forward, probability, after)
-            forward = gather(after, forward.values * probability)
-        steps.append(step)
+        check_wanted()
+        prepared.append(steps.prepare(forward, word))
+        forward = prepared[-1].forward(forward)
         total = float(forward.values.sum())
         if total <= 0.0:
-            return ContractedPattern(table, eos_id, tuple(places), allowed, -math.inf, [])
+            return ContractedPattern(table, eos_id, places, allowed, start, -math.inf)
         log_probability += math.log(total)
-        forward = Weighted(forward.states, forward.values / total)
-    backward = [Weighted(forward.states, np.ones(len(forward.states)))]
-    log_scales = [0.0]
-    posteriors: list[FloatArray] = []
-    for step in reversed(steps):
-        if isinstance(step, Blank):
-            posterior = step.posterior(backward[0])
-            posteriors.insert(0, posterior / posterior.sum())
-            before = step.backward(backward[0])
-        else:
-            states, probability, after = step
-            before = Weighted(states.states, probability * backward[0].at(after))
-        scale = float(before.values.max())
-        backward.insert(0, Weighted(before.states, before.values / scale))
-        log_scales.insert(0, log_scales[0] + math.log(scale))
-    return ContractedPattern(
-        table, eos_id, tuple(places), allowed, log_probability, posteriors, backward, log_scales
+        forward = forward.scale(1 / total)
+        forwards.append(forward)
+    contracted = ContractedPattern(
+        table, eos_id, places, allowed, start, log_probability, [], [forward.ones()], tuple(prepared)
     )
+    for word, step in zip(reversed(places), reversed(prepared), strict=True):
+        check_wanted()
+        after, forward = contracted.backward[0], forwards.pop()
+        if word is None:
+            contracted.rows.insert(0, _posterior(table, allowed, forward, after))
+        before = step.backward(after)
+        if forwards and isinstance(forwards[-1], Weighted):
+            before = before.only(forwards[-1].states)
+        contracted.backward.insert(0, before.scale(1 / float(before.values.max())))
+    return contracted
+
+
+class _Steps:
+    """Chooses how a place is summed: over the list of possible histories, or over the whole tree."""
+
+    def __init__(self, table: BackoffTable, eos_id: int, allowed: NDArray[np.bool_]) -> None:
+        self.table = table
+        self.eos_id = eos_id
+        self.allowed = allowed
+
+    @cached_property
+    def sweep(self) -> Sweep:
+        """What all steps over the whole tree share."""
+        return Sweep(self.table, self.eos_id, self.allowed)
+
+    def prepare(self, before: Message, word: int | None) -> Step:
+        """Prepare a place for the histories that are possible before it."""
+        trie = self.table.trie
+        if isinstance(before, Weighted):
+            if word is not None:
+                return Word(self.table, before.states, word, self.eos_id)
+            contexts = close(trie, before.states)
+            edges = int((trie.first_children[contexts + 1] - trie.first_children[contexts]).sum())
+            if edges <= SWEPT_SHARE * trie.node_count or trie.order == 1:
+                return Blank(self.table, before.states, contexts, self.allowed)
+        return SweptBlank(self.sweep) if word is None else SweptWord(self.sweep, word)
+
+
+def _posterior(
+    table: BackoffTable, allowed: NDArray[np.bool_], forward: Message, backward: Message
+) -> FloatArray:
+    """Return the probability of each word in a blank: the history after it ends with that word.
+
+    Args:
+        table: the model.
+        allowed: the words that may stand in the blank.
+        forward: the probability of all up to the blank, for each history after it.
+        backward: the probability of all behind the blank, for each of the same histories.
+    """
+    trie = table.trie
+    if trie.order == 1:
+        row = np.exp(table.log_probability[1 : trie.vocabulary_size + 1]) * allowed
+    else:
+        joint = forward.values * backward.values
+        if isinstance(forward, Weighted):
+            words = trie.last_words(forward.states)
+        else:
+            words, joint = trie.words[1 : len(joint)], joint[1:]
+        row = add_up(words, joint, trie.vocabulary_size + 1)[:-1]
+    return row / row.sum()
 
 
 @dataclass(frozen=True)
@@ -95,15 +145,18 @@ class ContractedPattern:
     eos_id: int
     places: tuple[int | None, ...]
     allowed: NDArray[np.bool_]
+    start: int
+    # The history before the first place.
     log_probability: float
     """Ln p of the pattern, all fillings together; -inf where no filling is possible."""
 
-    rows: list[FloatArray]
+    rows: list[FloatArray] = field(default_factory=list[FloatArray])
     # The posterior of each blank.
 
-    backward: list[Weighted] = field(default_factory=list[Weighted])
-    # For each place, the probability of all that follows given each history, up to e^log_scales.
-    log_scales: list[float] = field(default_factory=list[float])
+    backward: list[Message] = field(default_factory=list[Message])
+    # For each place and behind the last, the probability of all that follows given each history, up to a factor.
+
+    steps: tuple[Step, ...] = ()
 
     @property
     def blank_count(self) -> int:
@@ -120,62 +173,24 @@ class ContractedPattern:
     def best(self, top: int, limit: int = 4000) -> list[JointFilling]:
         """Return the most probable fillings of all blanks together, the best first.
 
-        A best-first search: no filling of the blanks to come can be better than all of them together, so a
-        finished filling that comes first is the best there is. Every entry returned is exact and in its right
-        place.
+        Every entry returned is exact and in its right place.
 
         Args:
             top: how many.
-            limit: how many partial fillings to extend at most; where that is not enough (many blanks with
-                little to tell their words apart) fewer fillings come back.
+            limit: how many partial fillings to extend at most; where that is not enough fewer come back.
         """
-        found: list[JointFilling] = []
         if not self.backward:
-            return found
-        ticket = counter()  # breaks ties, so that the heap never compares arrays
-        state = int(self.backward[0].states[0])
-        heap: list[tuple[float, int, _Extensions | None, int, tuple[int, ...]]] = []
-
-        def extend(place: int, state: int, log_path: float, words: tuple[int, ...]) -> None:
-            """Read up to the next blank and put its best word on the heap."""
-            while place < len(self.places) and (word := self.places[place]) is not None:
-                probability, after = read_word(self.table, np.array([state]), word, self.eos_id)
-                log_path += math.log(probability[0]) if probability[0] > 0 else -math.inf
-                place, state = place + 1, int(after[0])
-            if place == len(self.places):
-                heapq.heappush(heap, (self.log_probability - log_path, next(ticket), None, 0, words))
-                return
-            values_BV, targets_BV = expand(
-                self.table, np.array([state]), self.backward[place + 1], self.allowed
-            )
-            extensions = _Extensions.make(
-                place, values_BV[0], targets_BV[0], log_path + self.log_scales[place + 1]
-            )
-            push(extensions, 0, words)
-
-        def push(extensions: _Extensions, rank: int, words: tuple[int, ...]) -> None:
-            """Put the extension of one rank on the heap."""
-            if rank < len(extensions.words):
-                log_bound = extensions.log_base + math.log(extensions.values[rank])
-                heapq.heappush(
-                    heap, (self.log_probability - log_bound, next(ticket), extensions, rank, words)
-                )
-
-        extend(0, state, 0.0, ())
-        extended = 1
-        while heap and len(found) < top:
-            cost, _, extensions, rank, words = heapq.heappop(heap)
-            if extensions is None:
-                found.append(JointFilling(words, math.exp(-cost)))
-                continue
-            if extended >= limit:
-                break
-            push(extensions, rank + 1, words)
-            log_path = -cost + self.log_probability - self._log_after(extensions, rank)
-            word = int(extensions.words[rank])
-            extend(extensions.place + 1, int(extensions.targets[rank]), log_path, (*words, word))
-            extended += 1
-        return found
+            return []
+        search = Search(
+            table=self.table,
+            eos_id=self.eos_id,
+            allowed_V=self.allowed,
+            places=self.places,
+            start=self.start,
+            steps=self.steps,
+            last=self.backward[-1],
+        )
+        return best_fillings(search, top, limit, self.log_probability)
 
     def sample(self, count: int, seed: int) -> Int[np.ndarray, "count K"]:
         """Return ``count`` fillings drawn from the exact joint posterior; the same ones for the same seed.
@@ -209,6 +224,7 @@ class ContractedPattern:
         allowed = self.allowed.copy()
         allowed[self.eos_id] = True
         for _ in range(limit):
+            check_wanted()
             if not len(going):
                 break
             drawn, states[going] = self._draw_words(states[going], None, allowed, generator)
@@ -223,9 +239,10 @@ class ContractedPattern:
             raise CorpusError(
                 "the pattern has probability zero, so nothing can be drawn; use a smoothed model"
             )
-        states = np.repeat(self.backward[0].states[:1], count)
+        states = np.full(count, self.start)
         words = np.empty((count, len(self.places)), np.int64)
         for place, word in enumerate(self.places):
+            check_wanted()
             if word is None:
                 drawn, states = self._draw_words(states, self.backward[place + 1], self.allowed, generator)
                 words[:, place] = drawn
@@ -237,7 +254,7 @@ class ContractedPattern:
     def _draw_words(
         self,
         states: IntArray,
-        after: Weighted | None,
+        after: Message | None,
         allowed: NDArray[np.bool_],
         generator: np.random.Generator,
     ) -> tuple[IntArray, IntArray]:
@@ -247,37 +264,15 @@ class ContractedPattern:
         following = np.empty(len(states), np.int64)
         unique, members = np.unique(states, return_inverse=True)
         for number, state in enumerate(unique):
-            values_BV, targets_BV = expand(self.table, np.array([state]), after, allowed)
-            running = np.cumsum(values_BV[0])
+            log_BV, targets_BV = expand(self.table, np.array([state]))
+            values_V = np.exp(log_BV[0]) * allowed
+            running = np.cumsum(values_V if after is None else values_V * after.at(targets_BV[0]))
             rows = members == number
             # A draw that rounds up to the whole belongs to the last possible word.
             drawn = np.minimum(uniform[rows] * running[-1], np.nextafter(running[-1], 0))
             words[rows] = np.searchsorted(running, drawn, side="right")
             following[rows] = targets_BV[0, words[rows]]
         return words, following
-
-    def _log_after(self, extensions: _Extensions, rank: int) -> float:
-        """Return ln p of all that follows an extension's word."""
-        after = self.backward[extensions.place + 1].at(extensions.targets[rank : rank + 1])[0]
-        return math.log(after) + self.log_scales[extensions.place + 1]
-
-
-@dataclass(frozen=True)
-class _Extensions:
-    """The words of one blank after one history, the best first."""
-
-    place: int
-    words: IntArray
-    values: FloatArray
-    targets: IntArray
-    log_base: float
-
-    @classmethod
-    def make(cls, place: int, values_V: FloatArray, targets_V: IntArray, log_base: float) -> _Extensions:
-        """Sort the possible words."""
-        words = np.argsort(-values_V, kind="stable")
-        words = words[values_V[words] > 0]
-        return cls(place, words, values_V[words], targets_V[words], log_base)
 
 
 def _make_generator(seed: int) -> np.random.Generator:
