@@ -206,8 +206,8 @@ def evaluate_run(
             )
         ids, name, fingerprint = corpus.splits[split], corpus.name, corpus.fingerprint
     else:
-        ids, fingerprint = encode_file(text, model.vocabulary, prepare=recipe.corpus.prepare_text)
-        name, split = text, "text"
+        read = encode_file(text, model.vocabulary, recipe.corpus.fixed_rule())
+        ids, fingerprint, name, split = read.ids, read.fingerprint, text, "text"
     return {
         "run": str(folder),
         "corpus": name,
