@@ -61,6 +61,24 @@ def test_stats_of_own_text_with_options(own: Path, capsys: pytest.CaptureFixture
     assert sum(entry["lines"] for entry in both["files"]["splits"].values()) == 80
 
 
+def test_stats_and_show_take_a_tokeniser(own: Path, capsys: pytest.CaptureFixture[str]):
+    own.write_text("".join(f"The line {number % 7}, isn't it?\n" for number in range(40)))
+    words = run_json(
+        capsys, "stats", str(own), "--tokeniser", "words", "--min-count", "1", "--max-vocabulary", "99"
+    )
+    assert (
+        words[str(own)]["vocabulary"] == len({"the", "line", ",", "isn't", "it", "?", "<eos>", "<unk>"}) + 7
+    )
+    bpe = run_json(capsys, "stats", str(own), "--tokeniser", "bpe", "--max-vocabulary", "265")
+    assert bpe[str(own)]["vocabulary"] == 265
+    assert all(entry["oov_rate"] == 0 for entry in bpe[str(own)]["splits"].values())
+    for key in ("bytes", "words", "lines"):
+        counts = [[entry[key] for entry in of[str(own)]["splits"].values()] for of in (words, bpe)]
+        assert counts[0] == counts[1]
+    assert main(["data", "show", str(own), "--tokeniser", "words", "--head", "1"]) == 0
+    assert capsys.readouterr().out == "The line 0 , isn't it ?\n"
+
+
 def test_stats_of_standard_input(
     own: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, cache_folder: Path
 ):
@@ -253,7 +271,10 @@ def test_crlf_and_a_byte_order_mark_make_no_difference(
         write(tmp_path, "given.txt", data),
         write(tmp_path, "plain.txt", b"one two\nthree\nfour\n" * 3),
     )
-    assert run_json(capsys, "stats", given)[given] == run_json(capsys, "stats", plain)[plain]
+    found, expected = (run_json(capsys, "stats", path)[path] for path in (given, plain))
+    sizes = [sum(entry.pop("bytes") for entry in row["splits"].values()) for row in (found, expected)]
+    assert found == expected
+    assert sizes == [len(data.removeprefix(b"\xef\xbb\xbf")), 57]  # as they stand in the file
 
 
 def test_a_line_of_10_megabytes_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 from tslm.config import read_config, write_config
-from tslm.corpus.embedded import tokenise
+from tslm.corpus.embedded import Verses
 from tslm.corpus.encoding import SPLITS
+from tslm.corpus.named import NAMED
+from tslm.corpus.rule import TextRule
 from tslm.corpus.sources import Corpus, CorpusConfig, open_corpus
 from tslm.corpus.statistics import describe_corpus
 from tslm.corpus.vocabulary import EOS, UNK
@@ -41,6 +43,29 @@ def folder(tmp_path: Path) -> Path:
 
 def words(corpus: Corpus, split: str) -> list[str]:
     return corpus.vocabulary.decode(corpus.splits[split])
+
+
+FINGERPRINTS = {
+    "asv": "8978923a48c02dbc80685609ecb48c2bc9d6eae9945de7bcbd9509e8826bd715",
+    "ptb": "b79dcebf6c153515613e3439479a6f8178b18cc71df40ecf11b4f1fa3fea438b",
+    "wikitext-2": "36af5a62bf8bc5ab952dfaa407df503006134194f15368b11a0785b6e7bb8624",
+}
+"""Of the corpora that the committed results were made with: a change of reading must not change a word of them."""
+
+
+def test_the_embedded_corpus_is_that_of_the_results():
+    assert open_corpus("asv").fingerprint == FINGERPRINTS["asv"]
+
+
+@pytest.mark.ptb
+@pytest.mark.wikitext
+def test_the_paper_s_corpora_are_those_of_the_results(ptb: Corpus, wikitext: Corpus):
+    for corpus in (ptb, wikitext):
+        assert corpus.fingerprint == FINGERPRINTS[corpus.name]
+        assert corpus.rule == TextRule()
+        for split, file in NAMED[corpus.name].files.items():
+            assert corpus.sizes[split].bytes == file.size
+            assert corpus.sizes[split].words + corpus.sizes[split].lines == file.tokens
 
 
 @pytest.mark.ptb
@@ -90,7 +115,7 @@ def test_the_embedded_corpus_keeps_chapters_whole_and_apart():
     chapters = sorted({verse // 1000 for verse in bible.get_verse_ids()})
     held = [chapter for number, chapter in enumerate(chapters) if number % 14 == 6]
     verses = [bible.get_scripture(verse) for verse in bible.get_verse_ids() if verse // 1000 in held]
-    lines = [tokenise(verse) for verse in verses if verse.strip()]
+    lines = [Verses().split(verse) for verse in verses if verse.strip()]
     corpus = open_corpus("asv")
     expected = [word if word in corpus.vocabulary else UNK for line in lines for word in (*line, EOS)]
     assert words(corpus, "valid") == expected
@@ -153,6 +178,19 @@ def test_a_changed_file_is_another_corpus(own: Path):
     assert open_corpus(str(own)).fingerprint == before.fingerprint
 
 
+def test_the_tokeniser_is_part_of_what_is_kept(own: Path):
+    found = {
+        name: open_corpus(CorpusConfig(path=(str(own),), tokeniser=name))
+        for name in (None, "spaces", "words", "bpe")
+    }
+    assert [corpus.rule.kind for corpus in found.values()] == ["spaces", "spaces", "words", "bpe"]
+    assert found[None].fingerprint == found["spaces"].fingerprint
+    assert len({corpus.fingerprint for corpus in found.values()}) == 2  # this text has no punctuation
+    assert found["bpe"].vocabulary.unk_id is None
+    assert {*found["bpe"].rule.all_words()} == {*found["bpe"].vocabulary.words} - {EOS}
+    assert all(corpus.sizes == found["words"].sizes for corpus in found.values())
+
+
 def test_own_text_never_passes_for_a_named_corpus(own: Path):
     assert open_corpus(CorpusConfig(name="ptb", path=(str(own),))).name == "own"
     assert open_corpus(CorpusConfig(name="mine", path=(str(own),))).name == "mine"
@@ -175,6 +213,10 @@ def test_the_config_goes_to_plain_values_and_back():
         ({"test_fraction": 1.0}, "test_fraction = 1.0"),
         ({"valid_fraction": 0.5, "test_fraction": 0.5}, "leaves no line for train"),
         ({"split_seed": -1}, "split_seed = -1"),
+        (
+            {"tokeniser": "bpe", "max_vocabulary": 257},
+            "max_vocabulary = 257 must be 258 or more for subwords",
+        ),
         ({"name": ""}, "name is empty"),
     ],
 )

@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from tslm.corpus.reading import encode_file
+    from tslm.corpus.rule import TextRule
     from tslm.errors import RunError
     from tslm.inference.compare import compare, read_words
     from tslm.inference.interpolate import as_part, save_mix, tune_mix
@@ -81,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.mix:
             vocabulary = parts[0].model.vocabulary
             if arguments.tune:
-                ids, _ = encode_file(arguments.tune, vocabulary)
+                ids = encode_file(arguments.tune, vocabulary, TextRule()).ids
             else:
                 assert corpus is not None  # noqa: S101
                 ids = corpus.splits["valid"]

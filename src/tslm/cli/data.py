@@ -12,7 +12,7 @@ from tslm.cli.numbers import positive
 EXAMPLES = """examples:
   tslm data list
   tslm data stats ptb wikitext-2 --json
-  tslm data stats my.txt.gz --lower --max-vocabulary 10000
+  tslm data stats my.txt.gz --tokeniser words --max-vocabulary 10000
   tslm data show asv --split valid --head 3
   tslm data download ptb
   tslm data make --tokens 100000 --seed 1 --out made
@@ -27,14 +27,15 @@ LIST_EXAMPLES = """examples:
 STATS_EXAMPLES = """examples:
   tslm data stats
   tslm data stats ptb wikitext-2 --json
-  tslm data stats my.txt.gz --lower --max-vocabulary 10000
+  tslm data stats my.txt.gz --tokeniser words --lower --max-vocabulary 10000
+  tslm data stats my.txt.gz --tokeniser bpe --max-vocabulary 4000
   tslm data stats --files part-1.txt part-2.txt
   zcat parts/*.gz | tslm data stats -
   tslm data stats <(zcat parts/*.gz)"""
 
 SHOW_EXAMPLES = """examples:
   tslm data show asv --split valid --head 3
-  tslm data show my.txt --lower --min-count 5"""
+  tslm data show my.txt --tokeniser words --min-count 5"""
 
 DOWNLOAD_EXAMPLES = """examples:
   tslm data download ptb
@@ -136,6 +137,11 @@ def _add_action(actions: Any, name: str, does: str, examples: str) -> argparse.A
 
 def _add_own_text_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("own text")
+    group.add_argument(
+        "--tokeniser",
+        choices=("spaces", "words", "bpe"),
+        help="words between spaces (the default), words with punctuation split off, or learnt subwords",
+    )
     group.add_argument("--lower", action="store_true", help="lower-case the text")
     group.add_argument("--min-count", type=int, metavar="N", help="rarer words become <unk> (default: 2)")
     group.add_argument("--max-vocabulary", type=int, metavar="N", help="keep the N most frequent words")
@@ -148,7 +154,15 @@ def _add_own_text_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--split-seed", type=int, metavar="N", help="which lines go where (default: 0)")
 
 
-_OWN_TEXT_OPTIONS = ("lower", "min_count", "max_vocabulary", "valid_fraction", "test_fraction", "split_seed")
+_OWN_TEXT_OPTIONS = (
+    "tokeniser",
+    "lower",
+    "min_count",
+    "max_vocabulary",
+    "valid_fraction",
+    "test_fraction",
+    "split_seed",
+)
 
 
 def _options(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -208,7 +222,7 @@ def run_stats(arguments: argparse.Namespace) -> int:
     from rich.table import Table
 
     table = Table("corpus", "split", box=None, pad_edge=False)
-    for heading in ("lines", "tokens", "types", "OOV rate", "vocabulary"):
+    for heading in ("lines", "bytes", "tokens", "types", "OOV rate", "vocabulary"):
         table.add_column(heading, justify="right")
     for name, row in rows.items():
         for split, entry in row["splits"].items():
@@ -217,6 +231,7 @@ def run_stats(arguments: argparse.Namespace) -> int:
                 name if first else "",
                 split,
                 f"{entry['lines']:,}",
+                f"{entry['bytes']:,}",
                 f"{entry['tokens']:,}",
                 f"{entry['types']:,}",
                 f"{100 * entry['oov_rate']:.1f} %",

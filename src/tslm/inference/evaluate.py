@@ -47,7 +47,8 @@ def evaluate_run(
         corpus = run.open_corpus(data_dir)
         ids, name, fingerprint = corpus.splits[split], corpus.name, corpus.fingerprint
     else:
-        ids, fingerprint = encode_file(text, run.model.vocabulary, prepare=run.recipe.corpus.prepare_text)
+        read = encode_file(text, run.model.vocabulary, run.recipe.corpus.fixed_rule())
+        ids, fingerprint = read.ids, read.fingerprint
         name, split = text, "text"
     measured = evaluate(run.model, ids, tick=tick)
     return Evaluation(run=str(folder), corpus=name, fingerprint=fingerprint, split=split, measured=measured)

@@ -1,0 +1,85 @@
+"""Subwords learnt from the text: pieces of words, down to single bytes, so that nothing is unknown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tslm.corpus.tokenized import TokenizedRule, write_tokenizer
+
+USUAL_SIZE = 8000
+"""How large a vocabulary is unless a recipe says otherwise."""
+
+SMALLEST_SIZE = 258
+"""All bytes, ``<eos>``, and one piece that was learnt."""
+
+_MOST_CHUNKS = 1 << 22
+_BLOCK_CHUNKS = 1 << 12
+
+
+@dataclass(frozen=True)
+class Subwords(TokenizedRule):
+    """Byte-level pair encoding (Sennrich, Haddow and Birch, 2016) with the alphabet and the cuts of GPT-2.
+
+    A word's first piece begins with ``Ġ``, which stands for the space before it. Text is brought to Unicode's form
+    NFC; apart from that and from white space, joining gives back what was split.
+    """
+
+    kind = "bpe"
+
+    @classmethod
+    def learn(
+        cls, counts: Iterable[tuple[str, int]], *, lower: bool, min_count: int, max_vocabulary: int | None
+    ) -> Subwords:
+        """Learn subwords from the chunks of a text.
+
+        Args:
+            counts: how often each chunk, lower-cased where ``lower`` says so, stands in the training text.
+            lower: whether other text is to be lower-cased before it is cut.
+            min_count: two pieces that follow each other less often are not joined.
+            max_vocabulary: the number of pieces, the 256 bytes and ``<eos>`` among them; there are fewer where the
+                text has no more to join.
+        """
+        from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+        tokenizer = Tokenizer(models.BPE())
+        nfc = normalizers.NFC()
+        tokenizer.normalizer = normalizers.Sequence([nfc, normalizers.Lowercase()]) if lower else nfc
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+        tokenizer.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=(max_vocabulary or USUAL_SIZE) - 1,
+            min_frequency=min_count,
+            show_progress=False,
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        )
+        tokenizer.train_from_iterator(_repeat(list(counts)), trainer=trainer)
+        return cls(lower=lower, tokenizer=write_tokenizer(json.loads(tokenizer.to_str())))
+
+    def all_words(self) -> Sequence[str]:
+        """Return all pieces, the 256 bytes too."""
+        return list(self.machine.get_vocab())
+
+    def cut(self, chunk: str) -> Sequence[str]:
+        """Return the pieces of a chunk."""
+        return self.machine.encode(chunk, add_special_tokens=False).tokens
+
+    def join_line(self, words: Sequence[str]) -> str:
+        """Return the text that the pieces spell; bytes that are no text show as ``�``."""
+        decoder = self.machine.decoder
+        assert decoder is not None  # noqa: S101
+        return decoder.decode(list(words)).removeprefix(" ")
+
+
+def _repeat(counts: Sequence[tuple[str, int]]) -> Iterator[str]:
+    """Yield each chunk as often as it comes, with a space before it; the trainer can only be given text.
+
+    Counts of a long text are all made smaller by the same factor, so that learning takes seconds, not minutes.
+    """
+    factor = max(1.0, sum(count for _, count in counts) / _MOST_CHUNKS)
+    for chunk, count in counts:
+        left = round(count / factor)
+        while left > 0:
+            yield f" {chunk}" * min(left, _BLOCK_CHUNKS)
+            left -= _BLOCK_CHUNKS
