@@ -103,7 +103,6 @@ def grow() -> dict[str, float]:
 def query() -> dict[str, Any]:
     """Scoring beside KenLM, next-word distributions, blanks, and opening a run folder."""
     import kenlm
-    import torch
 
     from tslm.corpus.sources import open_corpus
     from tslm.interop.arpa import export_arpa
@@ -113,7 +112,7 @@ def query() -> dict[str, Any]:
     corpus = open_corpus("ptb")
     model = fit(corpus)
     ids = np.array(corpus.splits["test"])
-    tokens = torch.from_numpy(ids.astype(np.int64))[None]
+    tokens = ids[None]
     ours = best_of(10, lambda: model.score(tokens, model.start(1)))
     log_probability, _ = model.score(tokens, model.start(1))
     ends = np.flatnonzero(ids == corpus.vocabulary.eos_id) + 1
@@ -123,12 +122,12 @@ def query() -> dict[str, Any]:
         writing = best_of(1, lambda: export_arpa(model, path))
         other = kenlm.Model(str(path))
         theirs = best_of(5, lambda: [other.score(line) for line in lines])
-        sums = np.add.reduceat(log_probability[0].numpy(), np.concatenate([[0], ends[:-1]])) / np.log(10)
+        sums = np.add.reduceat(log_probability[0], np.concatenate([[0], ends[:-1]])) / np.log(10)
         difference = float(np.abs(sums - [other.score(line) for line in lines]).max())
         assert difference < 1e-4, "our scores and KenLM's differ"
         model.save(Path(folder))
         opening = best_of(5, lambda: NgramModel.load(Path(folder), NgramConfig(), corpus.vocabulary))
-    states = torch.from_numpy(np.random.default_rng(0).integers(0, model.table.trie.context_count, 200))
+    states = np.random.default_rng(0).integers(0, model.table.trie.context_count, 200)
     predicting = best_of(5, lambda: model.predict(states))
     blanks: dict[str, dict[str, float]] = {}
     for text in PATTERNS:
@@ -153,7 +152,6 @@ def compare_nltk() -> dict[str, float]:
     from dataclasses import replace
     from types import MappingProxyType
 
-    import torch
     from nltk.lm import KneserNeyInterpolated
     from nltk.lm.preprocessing import padded_everygram_pipeline
 
@@ -176,7 +174,7 @@ def compare_nltk() -> dict[str, float]:
     model, mine = fit_nltk(), fit(some)
     queries = [words[place : place + 5] for place in range(100, 100 + NLTK_QUERIES)]
     slow = best_of(1, lambda: [model.score(gram[-1], gram[:-1]) for gram in queries])
-    tokens = torch.from_numpy(ids.astype(np.int64))[None]
+    tokens = ids[None]
     fast = best_of(3, lambda: mine.score(tokens, mine.start(1)))
     return {
         "lines": NLTK_LINES,

@@ -81,7 +81,7 @@ def child(megabytes: int) -> None:
     from tslm.models.ngram.unigram import Unigram
 
     vocabulary = Vocabulary((EOS, UNK, *(f"w{number}" for number in range(WORDS - 2))))
-    model = Unigram(vocabulary, torch.full((WORDS,), -np.log(WORDS), dtype=torch.float64))
+    model = Unigram(vocabulary, np.full(WORDS, -np.log(WORDS)))
     text = "\n".join(generate_lines(100_000, vocabulary)) + "\n"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "text"

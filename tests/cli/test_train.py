@@ -89,6 +89,23 @@ def test_what_is_missing_is_told_in_one_line(arguments, message, capsys) -> None
     assert error.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        ('kind = "interpolation"\nweights = [0.5, 0.5]', "tslm compare"),
+        ('kind = "backoff"\norder = 2', "tslm arpa import"),
+    ],
+)
+def test_what_is_not_estimated_from_a_text_is_refused(recipe, tmp_path, model, message, capsys) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(recipe.read_text().split("[model]")[0] + f"[model]\n{model}\n")
+    assert main(["train", str(path), "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run" / "summary.json").exists()
+
+
 @pytest.mark.parametrize("file", ["recipe.toml", "vocabulary.txt", "model.safetensors"])
 def test_a_damaged_folder_is_told_in_one_line(run, tmp_path, file, capsys) -> None:
     folder = tmp_path / "run"

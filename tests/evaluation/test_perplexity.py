@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -34,7 +36,7 @@ def nats_word_by_word(model, ids, reset: bool) -> float:
     state, nats = model.start(1), 0.0
     for token in ids.tolist():
         nats -= float(model.predict(state)[0, token])
-        _, state = model.score(torch.tensor([[token]]), state)
+        _, state = model.score(np.array([[token]]), state)
         if reset and token == EOS:
             state = model.start(1)
     return nats
@@ -69,7 +71,7 @@ def test_every_token_is_ticked_once_per_reading(model, ids) -> None:
 
 def test_impossible_words_make_it_infinite(synthetic) -> None:
     model = Unigram.fit(UnigramConfig(), synthetic)
-    model.log_probability_V = model.log_probability_V.clone()
+    model.log_probability_V = model.log_probability_V.copy()
     model.log_probability_V[0] = -math.inf
     assert evaluate(model, synthetic.splits["test"]).perplexity == math.inf
 
@@ -111,3 +113,29 @@ def test_windows_start_anew_as_those_of_training_do(model, ids, length) -> None:
     for batch_tokens in (1, 100, 10_000):
         measured = evaluate_windows(model, ids, length, batch_tokens)
         assert measured == pytest.approx(math.exp(nats / 301), rel=1e-12)
+
+
+WITHOUT_PYTORCH = """
+import sys
+from pathlib import Path
+from tslm.corpus.vocabulary import Vocabulary
+from tslm.evaluation.perplexity import evaluate
+from tslm.models.ngram.smoothed import NgramModel, NgramConfig
+
+folder = Path(sys.argv[1])
+vocabulary = Vocabulary.load(folder / "vocabulary.txt")
+model = NgramModel.load(folder, NgramConfig(order=3), vocabulary)
+ids = model.vocabulary.encode_line("the cat sat on the mat")
+scores, state = model.score(ids[None], model.start(1))
+model.predict(state)
+print(evaluate(model, ids).perplexity, -scores.mean(), "torch" in sys.modules)
+"""
+
+
+def test_an_ngram_run_is_loaded_and_measured_without_pytorch(runs) -> None:
+    command = [sys.executable, "-c", WITHOUT_PYTORCH, str(runs["kn"])]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    measured, mean, loaded = printed.split()
+    assert loaded == "False"
+    assert 1 < float(measured) < 20
+    assert float(measured) == pytest.approx(math.exp(float(mean)), rel=1e-12)

@@ -37,7 +37,7 @@ def score_slowly(model, lines, carry=False):
         scores = []
         for token in model.vocabulary.encode([*line.split(), "<eos>"]).tolist():
             scores.append(float(model.predict(state)[0, token]))
-            _, state = model.score(torch.tensor([[token]]), state)
+            _, state = model.score(np.array([[token]]), state)
         yield scores
 
 
@@ -89,7 +89,7 @@ def test_a_long_line_is_read_in_windows(runs) -> None:
     original = model.score
 
     def watch(tokens_BT, state):
-        widths.append(tokens_BT.numel())
+        widths.append(tokens_BT.size)
         return original(tokens_BT, state)
 
     model.score = watch  # type: ignore[method-assign]

@@ -9,7 +9,6 @@ from pathlib import Path
 import kenlm
 import numpy as np
 import pytest
-import torch
 
 from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
@@ -53,7 +52,7 @@ ngram 3=3
 
 def score_line(model: BackoffModel, text: str) -> float:
     """Log10 p of a sentence."""
-    ids = torch.from_numpy(model.vocabulary.encode_line(text).astype(np.int64))
+    ids = model.vocabulary.encode_line(text)
     log_probability, _ = model.score(ids[None], model.start(1))
     return float(log_probability.sum()) / math.log(10)
 
@@ -137,10 +136,8 @@ def test_a_model_without_smoothing_survives(synthetic: Corpus, tmp_path: Path) -
     model = NgramModel.fit(NgramConfig(order=2, smoothing="none"), synthetic)
     export_arpa(model, tmp_path / "model.arpa")
     again = import_arpa(tmp_path / "model.arpa")
-    states = torch.arange(model.table.trie.context_count)
-    np.testing.assert_allclose(
-        again.predict(states).exp().numpy(), model.predict(states).exp().numpy(), rtol=1e-8
-    )
+    states = np.arange(model.table.trie.context_count)
+    np.testing.assert_allclose(np.exp(again.predict(states)), np.exp(model.predict(states)), rtol=1e-8)
 
 
 def test_import_into_a_run_folder(small: NgramModel, tmp_path: Path) -> None:
@@ -210,7 +207,7 @@ def test_penn_treebank_in_kenlm(ptb: Corpus, tmp_path: Path) -> None:
     export_arpa(model, tmp_path / "kn3.arpa")
     other = kenlm.Model(str(tmp_path / "kn3.arpa"))
     ids = ptb.splits["test"]
-    log_probability, _ = model.score(torch.from_numpy(ids.astype(np.int64))[None], model.start(1))
+    log_probability, _ = model.score(ids[None], model.start(1))
     lines = np.split(np.arange(len(ids)), np.flatnonzero(ids == ptb.vocabulary.eos_id) + 1)[:-1]
     assert len(lines) == 3761
     ours = [float(log_probability[0, line].sum()) / math.log(10) for line in lines]

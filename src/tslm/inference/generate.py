@@ -195,7 +195,9 @@ def draw_words(
         probability_BV[:, sampling.top_k :] = 0
     if sampling.top_p < 1:
         before_BV = probability_BV.cumsum(1) - probability_BV
-        probability_BV[before_BV >= sampling.top_p * probability_BV.sum(1, keepdims=True)] = 0
+        # Words that have exactly this much are enough, whichever way their sum was rounded.
+        enough_B1 = sampling.top_p * (1 - 1e-12) * probability_BV.sum(1, keepdims=True)
+        probability_BV[before_BV >= enough_B1] = 0
     running_BV = probability_BV.cumsum(1)
     wanted_B1 = uniform_B[:, None] * running_BV[:, -1:]
     place_B = (running_BV <= wanted_B1).sum(1)

@@ -5,7 +5,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import torch
 
 from tslm.evaluation.perplexity import evaluate
 from tslm.models.ngram.unigram import Uniform, UniformConfig, Unigram, UnigramConfig
@@ -19,14 +18,14 @@ def test_the_perplexity_of_knowing_nothing_is_the_size_of_the_vocabulary(synthet
 def test_distribution_is_the_counts(synthetic) -> None:
     model = Unigram.fit(UnigramConfig(), synthetic)
     counts = np.bincount(synthetic.splits["train"], minlength=len(synthetic.vocabulary))
-    np.testing.assert_allclose(model.predict(model.start(2)).exp()[1], counts / counts.sum())
+    np.testing.assert_allclose(np.exp(model.predict(model.start(2)))[1], counts / counts.sum())
 
 
 def test_saved_and_loaded_models_agree(synthetic, tmp_path) -> None:
     model = Unigram.fit(UnigramConfig(add=0.5), synthetic)
     model.save(tmp_path)
     again = Unigram.load(tmp_path, UnigramConfig(), synthetic.vocabulary)
-    assert torch.equal(again.log_probability_V, model.log_probability_V)
+    assert np.array_equal(again.log_probability_V, model.log_probability_V)
 
 
 @pytest.mark.ptb

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -41,38 +42,61 @@ def model(request) -> RecurrentModel:
 
 
 def test_scores_equal_the_distribution_word_by_word(model) -> None:
-    tokens_BT = torch.tensor([[0, 2, 3, 1], [5, 3, 1, 0]])
+    tokens_BT = np.array([[0, 2, 3, 1], [5, 3, 1, 0]])
     scores_BT, _ = model.score(tokens_BT, model.start(2))
     state = model.start(2)
     for t in range(4):
         distribution_BV = model.predict(state)
-        torch.testing.assert_close(distribution_BV.exp().sum(-1), torch.ones(2))
-        torch.testing.assert_close(scores_BT[:, t], distribution_BV.gather(1, tokens_BT[:, t : t + 1])[:, 0])
+        np.testing.assert_allclose(np.exp(distribution_BV).sum(-1), 1, rtol=1.3e-6, atol=1e-5)
+        expected_B = distribution_BV[np.arange(2), tokens_BT[:, t]]
+        np.testing.assert_allclose(scores_BT[:, t], expected_B, rtol=1.3e-6, atol=1e-5)
         _, state = model.score(tokens_BT[:, t : t + 1], state)
 
 
 def test_a_text_begins_as_if_eos_had_just_been_read(model) -> None:
-    tokens_BT = torch.tensor([[0, 2]])
+    tokens_BT = np.array([[0, 2]])
     inputs_TB = torch.tensor([[VOCABULARY.eos_id], [0]])
     states_TBR, _ = model.read(inputs_TB, model.begin(1))
     expected_NV = model.head.predict(states_TBR.flatten(0, 1), model.output_VM, model.bias)
     scores_BT, _ = model.score(tokens_BT, model.start(1))
-    torch.testing.assert_close(scores_BT[0], expected_NV.gather(1, tokens_BT.t())[:, 0])
+    expected_T = expected_NV.detach().numpy()[np.arange(2), tokens_BT[0]]
+    np.testing.assert_allclose(scores_BT[0], expected_T, rtol=1.3e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_ids_of_any_width_are_read_and_not_written(model, dtype) -> None:
+    tokens_BT = np.array([[0, 2, 3, 1]], dtype)
+    tokens_BT.flags.writeable = False
+    scores_BT, _ = model.score(tokens_BT, model.start(1))
+    expected_BT, _ = model.score(np.array([[0, 2, 3, 1]]), model.start(1))
+    assert scores_BT.dtype == np.float32
+    assert np.array_equal(scores_BT, expected_BT)
+
+
+def test_what_was_scored_does_not_hinder_training(model) -> None:
+    """States come from inference mode, weights must not: the same model is measured after every epoch."""
+    model.train()
+    model.score(np.array([[0, 2, 3, 1]]), model.start(1))
+    states_TBR, _ = model.read(torch.tensor([[0], [2]]), model.begin(1))
+    states_TBR.sum().backward()
+    assert model.embedding.grad is not None
 
 
 def test_dropout_is_off_in_scoring_even_while_training(model) -> None:
     model.train()
-    tokens_BT = torch.tensor([[0, 2, 3, 1]])
+    tokens_BT = np.array([[0, 2, 3, 1]])
     first, second = (model.score(tokens_BT, model.start(1))[0] for _ in range(2))
-    assert torch.equal(first, second)
+    assert np.array_equal(first, second)
     assert model.training
 
 
 def test_saved_and_loaded_models_agree(model, tmp_path) -> None:
     model.save(tmp_path)
     again = RecurrentModel.load(tmp_path, model.config, VOCABULARY)
-    tokens_BT = torch.tensor([[0, 2, 3, 1]])
-    assert torch.equal(again.score(tokens_BT, again.start(1))[0], model.score(tokens_BT, model.start(1))[0])
+    tokens_BT = np.array([[0, 2, 3, 1]])
+    assert np.array_equal(
+        again.score(tokens_BT, again.start(1))[0], model.score(tokens_BT, model.start(1))[0]
+    )
     assert again.parameter_count == model.parameter_count == sum(p.numel() for p in model.parameters())
 
 

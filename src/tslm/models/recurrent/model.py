@@ -181,7 +181,8 @@ class RecurrentModel(Trainable[RecurrentState]):
     ) -> tuple[Float[np.ndarray, "B T"], RecurrentState]:
         """Read all tokens; predict each from the state before it, with the full softmax."""
         B, T = tokens_BT.shape
-        tokens_TB = torch.from_numpy(np.ascontiguousarray(tokens_BT.T, np.int64))
+        # Always a copy: PyTorch takes no array that is read-only, as a mapped one is.
+        tokens_TB = torch.from_numpy(np.array(tokens_BT.T, np.int64, order="C"))
         with _evaluating(self), torch.inference_mode():
             outputs_TBR, cells = self.read(tokens_TB, state.cells)
             before_TBR = torch.cat([state.output_BR.unsqueeze(0), outputs_TBR[:-1]])
