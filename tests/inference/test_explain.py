@@ -13,6 +13,9 @@ from tslm.errors import CorpusError, SizeLimitError, UnsupportedError
 from tslm.inference.cuts import KEPT
 from tslm.inference.drawing import draw_model
 from tslm.inference.explain import describe_explanation, explain
+from tslm.models.recurrent.cells.gated import GatedConfig
+from tslm.models.recurrent.cells.tslm import TslmConfig
+from tslm.models.recurrent.heads.mixture import MixtureConfig
 from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 
 WORDS = ("a", "<eos>", "b", "<unk>")
@@ -20,7 +23,12 @@ WORDS = ("a", "<eos>", "b", "<unk>")
 
 def small(variant, **more) -> RecurrentModel:
     torch.manual_seed(3)
-    config = RecurrentConfig(rank=5, embedding=more.pop("embedding", 5), variant=variant, **more)
+    cell = (
+        GatedConfig(split=variant == "split")
+        if variant in ("gated", "split")
+        else TslmConfig(variant=variant)
+    )
+    config = RecurrentConfig(rank=5, embedding=more.pop("embedding", 5), cell=cell, **more)
     model = RecurrentModel(config, Vocabulary(WORDS)).double().eval()
     with torch.no_grad():
         model.bias.copy_(torch.randn(4))
@@ -34,7 +42,7 @@ def logits_behind(model, factors) -> torch.Tensor:
     cell = model.cell(0)
     alphas = model.embedding * math.sqrt(model.config.embedding)
     g = torch.ones(model.config.rank, dtype=torch.float64)
-    for factor in [cell.factors(alphas[model.vocabulary.eos_id]), *factors]:
+    for factor in [*cell.factors(alphas[model.vocabulary.eos_id]), *factors]:
         h = g * factor
         if cell.variant == "normalised":
             h = h / (1 + h.pow(2).mean()).sqrt()
@@ -75,7 +83,7 @@ def test_effects_equal_the_recursion_with_one_factor_replaced(variant, reference
     sentence = ["a", "b", "b", "a"]
     explanation = explain(model, " ".join(sentence), reference=reference)
     cell = model.cell(0)
-    all_VR = cell.factors(model.embedding * math.sqrt(model.config.embedding))
+    (all_VR,) = cell.factors(model.embedding * math.sqrt(model.config.embedding))
     replacement = all_VR.mean(0) if reference == "mean" else torch.ones_like(all_VR[0])
     ids = model.vocabulary.encode([*sentence, "<eos>"]).tolist()
     factors = [all_VR[number] for number in ids[:-1]]
@@ -96,7 +104,7 @@ def test_the_mean_word_contracts_the_network_over_all_words(variant) -> None:
     """Eq. 14: replacing a word by the mean is averaging the logits over every word in its place, exactly."""
     model = small(variant)
     cell = model.cell(0)
-    all_VR = cell.factors(model.embedding * math.sqrt(model.config.embedding))
+    (all_VR,) = cell.factors(model.embedding * math.sqrt(model.config.embedding))
     averaged = torch.stack([logits_behind(model, [all_VR[0], factor, all_VR[2]]) for factor in all_VR]).mean(
         0
     )
@@ -110,7 +118,7 @@ def test_cut_ranks_equal_those_of_the_whole_matrix(variant) -> None:
     model = small(variant)
     explanation = explain(model, "a b a")
     cell = model.cell(0)
-    all_VR = cell.factors(model.embedding * math.sqrt(model.config.embedding))
+    (all_VR,) = cell.factors(model.embedding * math.sqrt(model.config.embedding))
     ids = model.vocabulary.encode(["a", "b", "a"]).tolist()
     V = len(WORDS)
 
@@ -153,9 +161,63 @@ def test_norms_and_what_is_not_exact_says_so() -> None:
     deep = explain(small("bounded", layers=2), "a b a b")
     assert not deep.effects.exact
     assert deep.cuts is None
-    mixture = explain(small("bounded", head="mixture", experts=2), "a b a b")
+    mixture = explain(small("bounded", head=MixtureConfig(experts=2)), "a b a b")
     assert not mixture.effects.exact
     assert len(mixture.cuts.ranks) == 4
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variant", ["pure", "biased", "bounded", "gated", "split"])
+@pytest.mark.parametrize("gate", ["none", "linear"])
+def test_contributions_of_an_exact_cell_add_up_to_the_logits(variant, gate) -> None:
+    model = small(variant, embedding=4, output_gate=gate)
+    sentence = ["a", "b", "b", "a"]
+    contributions = explain(model, " ".join(sentence)).contributions
+    assert contributions.exact
+    ids = model.vocabulary.encode([*sentence, "<eos>"])
+    state = model.start(1)
+    mean_bias = float(model.bias.mean())
+    for t, number in enumerate(ids.tolist()):
+        # A softmax knows logits up to a constant: compared with their mean.
+        log_V = model.predict(state)[0]
+        expected = log_V[number] - log_V.mean() - float(model.bias[number]) + mean_bias
+        assert contributions.matrix[:, t].sum() == pytest.approx(expected, abs=1e-9)
+        assert (contributions.matrix[t + 1 :, t] == 0).all()
+        _, state = model.score(np.array([[number]]), state)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variant", ["gated", "split"])
+def test_effects_of_a_gated_cell_average_the_logits_over_all_words(variant) -> None:
+    """Eq. 14, by brute force: every word of the vocabulary in one place, and the mean of the logits behind it."""
+    model = small(variant, output_gate="linear")
+    words = model.embed(torch.arange(4))
+    ids = model.vocabulary.encode(["a", "b", "a", "<eos>"]).tolist()
+    matrix = explain(model, "a b a").effects.matrix
+
+    def logits(places):
+        states_TBR, _ = model.cell(0)(words[places].unsqueeze(1), model.cell(0).start(1))
+        # The gate belongs to the word that is read last in the sentence itself.
+        return states_TBR[-1, 0]
+
+    for s, t in [(0, 2), (1, 2), (0, 3)]:
+        read = [model.vocabulary.eos_id, *ids[:t]]
+        state_R = torch.stack([logits([*read[: s + 1], v, *read[s + 2 :]]) for v in range(4)]).mean(0)
+        after_V = model.head.predict(
+            model.read_out(state_R, words[read[-1]])[None], model.output_VM, model.bias
+        )[0]
+        before_V = model.head.predict(
+            model.read_out(logits(read), words[read[-1]])[None], model.output_VM, model.bias
+        )[0]
+        assert matrix[s, t] == pytest.approx(float(before_V[ids[t]] - after_V[ids[t]]), abs=1e-9)
+
+
+def test_a_tanh_on_the_way_out_is_said(runs) -> None:
+    explanation = explain(small("gated", output_gate="tanh"), "a b")
+    assert not explanation.effects.exact
+    assert "read out through tanh" in explanation.effects.method
+    assert not explanation.contributions.exact
+    assert explanation.cuts is None
 
 
 def test_other_models_read_the_sentence_again_with_unk(runs) -> None:
