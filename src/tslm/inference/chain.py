@@ -137,7 +137,7 @@ def _share_out(
     for t in range(T):
         A_1RR, c_1R, first_1R = cell.operators(words_TM[t : t + 1])
         terms_TR = torch.cat([terms_TR @ A_1RR[0].t(), first_1R if t == 0 else c_1R])
-        read_TM = (terms_TR * opened_TR[t]) @ linear_MR.t()
+        read_TM = (terms_TR * opened_TR[t]) @ linear_MR.to(terms_TR).t()
         matrix[: t + 1, t] = (read_TM @ weight_TM[t]).double().numpy()
     exact = is_exact(model, cell)
     where = "to the logit of each word" if exact else "to the logit of each word before gate and tanh"

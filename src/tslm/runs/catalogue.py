@@ -43,8 +43,8 @@ def describe_size(recipe: Recipe) -> str:
     model = recipe.model
     if recipe.kind == "recurrent":
         layers = f", {model.layers} layers" if model.layers > 1 else ""
-        softmaxes = f", {model.experts} softmaxes" if model.head == "mixture" else ""
-        return f"{model.cell.upper()}, rank {model.rank}{layers}{softmaxes}"
+        softmaxes = f", {model.head.experts} softmaxes" if model.head.kind == "mixture" else ""
+        return f"{model.cell.kind.upper()}, rank {model.rank}{layers}{softmaxes}"
     if recipe.kind == "ngram":
         return f"order {model.order}, {model.smoothing}"
     return f"order {model.order}" if hasattr(model, "order") else "single words"
@@ -54,7 +54,7 @@ def show_size(recipe: Recipe) -> str:
     """Return the size of a recipe's model for a table: ``order 5``, ``256 × 1, K = 3``."""
     model = recipe.model
     if recipe.kind == "recurrent":
-        mixture = f", K = {model.experts}" if model.head == "mixture" else ""
+        mixture = f", K = {model.head.experts}" if model.head.kind == "mixture" else ""
         return f"{model.rank} × {model.layers}{mixture}"
     if recipe.kind == "interpolation":
         return " + ".join(f"{weight:.2f}" for weight in model.weights)
