@@ -59,6 +59,18 @@ def test_joined_words_split_into_the_same_text(rule: TextRule, text: str):
 
 
 @rules
+@given(text=any_text, cut=st.integers(0, 20))
+def test_words_written_one_by_one_are_the_words_joined(rule: TextRule, text: str, cut: int):
+    words = rule.split(text)
+    writer = rule.writer()
+    parts = [writer.add(word) for word in words]
+    assert "".join(parts) + writer.end() == rule.join(words)
+    going_on = rule.writer(before=words[:cut])
+    rest = [(going_on.show(word), going_on.add(word)) for word in words[cut:]]
+    assert rest == [(part, part) for part in parts[cut:]]
+
+
+@rules
 def test_carriage_returns_and_empty_lines_make_no_words(rule: TextRule):
     assert rule.split("\r\n") == rule.split("") == []
     assert rule.split_lines("the people\r\n\r\n\n") == [*rule.split("the people"), EOS, EOS, EOS]

@@ -85,6 +85,34 @@ def test_merges_are_those_of_the_slow_twin(seed: int):
         assert given_pair in possible
 
 
+def test_a_character_is_written_when_its_last_byte_has_come():
+    pieces = RULE.split("a☃b")  # a snowman of three bytes
+    assert [RULE.join(pieces[:count]) for count in range(len(pieces) + 1)] == [
+        "",
+        "a",
+        "a�",
+        "a�",
+        "a☃",
+        "a☃b",
+    ][: len(pieces) + 1]
+    writer = RULE.writer()
+    assert [writer.add(piece) for piece in pieces] == ["a", "", "", "☃", "b"]
+    assert RULE.join(["Ġ", "Ģ", "Ġ", "b"]) == "� b"
+
+
+def test_the_alphabet_is_that_of_the_library():
+    from tokenizers import pre_tokenizers
+
+    assert sorted(subwords_module._alphabet()) == sorted(pre_tokenizers.ByteLevel.alphabet())
+    assert sorted(subwords_module._alphabet().values()) == list(range(256))
+
+
+@given(text=st.text())
+def test_the_library_joins_alike(text: str):
+    words = [word for word in RULE.split(text) if word != "<eos>"]
+    assert RULE.machine.decoder.decode(words).removeprefix(" ") == RULE.join(words)
+
+
 def test_counts_of_a_long_text_are_made_smaller_alike(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(subwords_module, "_MOST_CHUNKS", 100)
     monkeypatch.setattr(subwords_module, "_BLOCK_CHUNKS", 7)

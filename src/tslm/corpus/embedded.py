@@ -9,7 +9,7 @@ from importlib import import_module
 from importlib.metadata import version
 
 from tslm.corpus.rule import TextRule
-from tslm.corpus.words import join_words
+from tslm.corpus.words import WordsWriter
 
 NAME = "asv"
 VOCABULARY_SIZE = 10_000
@@ -45,9 +45,8 @@ class Verses(TextRule):
         """Return the words of a chunk."""
         return _TOKEN.findall(chunk)
 
-    def join_line(self, words: Sequence[str]) -> str:
-        """Return the words of one line as people write them, in lower case."""
-        return join_words(words)
+    def _begin(self) -> WordsWriter:
+        return WordsWriter()
 
 
 def describe() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
@@ -25,6 +26,44 @@ RULE_FILE = "text.json"
 """The name of the file in a run folder that holds the model's rule."""
 
 _REMEMBERED_CHUNKS = 1 << 18
+
+
+class Writer:
+    r"""Writes words one by one as people do: what it has written is never taken back.
+
+    Example:
+        >>> writer = TextRule().writer(before=["a", "cat"])
+        >>> writer.add("sat"), writer.add("<eos>"), writer.add("a")
+        (' sat', '\n', 'a')
+    """
+
+    def __init__(self) -> None:
+        self.at_start = True
+
+    def add(self, word: str) -> str:
+        """Return what to write for the next word: mostly itself with a space before it."""
+        if word == EOS:
+            self.begin_line()
+            return "\n"
+        text = self.add_word(word)
+        self.at_start = self.at_start and not text
+        return text
+
+    def show(self, word: str) -> str:
+        """Return what would be written for a word if it came next."""
+        return copy(self).add(word)
+
+    def begin_line(self) -> None:
+        """Begin a new line."""
+        self.at_start = True
+
+    def add_word(self, word: str) -> str:
+        """Return what to write for a word of a line."""
+        return word if self.at_start else f" {word}"
+
+    def end(self) -> str:
+        """Return what is yet to be written when no word follows."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -109,17 +148,19 @@ class TextRule:
             >>> TextRule().join(["a", "cat", "<eos>", "a", "dog"])
             'a cat\na dog'
         """
-        lines: list[list[str]] = [[]]
-        for word in words:
-            if word == EOS:
-                lines.append([])
-            else:
-                lines[-1].append(word)
-        return "\n".join(map(self.join_line, lines))
+        writer = self.writer()
+        return "".join(map(writer.add, words)) + writer.end()
 
-    def join_line(self, words: Sequence[str]) -> str:
-        """Return the words of one line as people write them."""
-        return " ".join(words)
+    def writer(self, before: Iterable[str] = ()) -> Writer:
+        """Return what writes words one by one, going on after those ``before``, which it leaves out."""
+        writer = self._begin()
+        for word in before:
+            writer.add(word)
+        return writer
+
+    def _begin(self) -> Writer:
+        """Return what writes a text from its beginning."""
+        return Writer()
 
     def describe(self) -> dict[str, Any]:
         """Return all that the rule is, as plain values."""

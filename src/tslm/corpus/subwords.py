@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from codecs import getincrementaldecoder
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
+from tslm.corpus.rule import Writer
 from tslm.corpus.tokenized import TokenizedRule, write_tokenizer
 
 USUAL_SIZE = 8000
@@ -65,11 +68,42 @@ class Subwords(TokenizedRule):
         """Return the pieces of a chunk."""
         return self.machine.encode(chunk, add_special_tokens=False).tokens
 
-    def join_line(self, words: Sequence[str]) -> str:
-        """Return the text that the pieces spell; bytes that are no text show as ``�``."""
-        decoder = self.machine.decoder
-        assert decoder is not None  # noqa: S101
-        return decoder.decode(list(words)).removeprefix(" ")
+    def _begin(self) -> BytesWriter:
+        return BytesWriter()
+
+
+class BytesWriter(Writer):
+    """Spells the bytes that pieces stand for; a character is written when its last byte has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._held = b""
+
+    def begin_line(self) -> None:
+        """Begin a new line; the bytes of a character that was not finished are dropped."""
+        super().begin_line()
+        self._held = b""
+
+    def add_word(self, word: str) -> str:
+        """Return what is now sure to be written; bytes that are no text show as ``�``."""
+        # A new decoder each time, so that a copy of the writer goes its own way.
+        decoder = getincrementaldecoder("utf-8")(errors="replace")
+        alphabet = _alphabet()
+        text = decoder.decode(self._held + bytes(alphabet[letter] for letter in word))
+        self._held = decoder.getstate()[0]
+        return text.removeprefix(" ") if self.at_start else text
+
+    def end(self) -> str:
+        """Return ``�`` where a character was not finished."""
+        return self._held.decode("utf-8", errors="replace")
+
+
+@cache
+def _alphabet() -> dict[str, int]:
+    """Return the byte that each letter of GPT-2's alphabet stands for: itself, or the next free letter from Ā on."""
+    shown = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [byte for byte in range(256) if byte not in shown]
+    return {chr(byte): byte for byte in shown} | {chr(256 + place): byte for place, byte in enumerate(others)}
 
 
 def _repeat(counts: Sequence[tuple[str, int]]) -> Iterator[str]:

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from tslm.corpus.rule import Writer
 from tslm.corpus.tokenized import TokenizedRule, write_tokenizer
 from tslm.corpus.vocabulary import UNK
 
 # A character of a word: letter, accent, digit, or one of the two invisible joiners that Persian and Hindi write.
 _PART = r"[\p{L}\p{M}\p{N}\x{200C}\x{200D}]"
 _ENDING = rf"(?i:s|d|m|ll|re|ve)(?!{_PART})"
-_IN_NUMBER = r"(?<=\p{N})[.,:](?=\p{N})"
+_IN_NUMBER = r"(?<=\p{N})[.,:–](?=\p{N})"
 
 # The first that matches is taken. Lengths are bounded where a search could go far and come back with nothing.
 _WORDS = (
@@ -25,7 +26,7 @@ _WORDS = (
     rf"['’]{_ENDING}",  # John 's, we 'll
     rf"(?<!{_PART})['’](?:(?i:tis|twas|em|til|cause)|\p{{N}}{{2}}s?)(?!{_PART})",  # 'tis, '90s
     rf"(?<!{_PART})[-+−](?=\p{{N}}){_PART}+(?:{_IN_NUMBER}{_PART}+)*",  # -5, +3.2
-    # don't, well-known, AT&T, 3.14, 1,000, 10:30, @name; an ending such as 's is left for its own word
+    # don't, well-known, AT&T, 3.14, 1,000, 10:30, 1990–95, @name; an ending such as 's is left for its own word
     rf"[@#]?{_PART}+(?:(?:['’](?!{_ENDING})|[-‐‑_&]|{_IN_NUMBER}){_PART}+)*",
     r"\.{2,}|[!?]{2,}|-{2,}|``|''|[*_=~#+]{2,}",
     r"\X",  # any other sign as people see it, such as an emoji of several code points
@@ -71,9 +72,8 @@ class Words(TokenizedRule):
         assert pre_tokenizer is not None  # noqa: S101
         return [word for word, _ in pre_tokenizer.pre_tokenize_str(self.normalise(chunk))]
 
-    def join_line(self, words: Sequence[str]) -> str:
-        """Return the words of one line as people write them."""
-        return join_words(words)
+    def _begin(self) -> WordsWriter:
+        return WordsWriter()
 
 
 @cache
@@ -97,46 +97,51 @@ _LOW_QUOTES = {"“": "„", "‘": "‚"}
 """The marks that close in German what they open in English."""
 
 
-def join_words(words: Sequence[str]) -> str:
-    r"""Return words and punctuation marks as people write them.
+class WordsWriter(Writer):
+    r"""Puts punctuation marks where people put them.
 
     Where the spaces were is not recorded, so this goes by what is usual: no space before a comma or after an opening
     bracket, none around a slash or an em dash, and of straight quotation marks every second one closes.
 
     Example:
-        >>> join_words(["(", "the", "dogs", "'", "10", "%", "–", "and/or", '"', "more", '"', ")", "."])
-        '(the dogs\' 10% – and/or "more").'
+        >>> Words.make().join(["(", "the", "dogs", "'", "$", "10", "–", "and", "/", "or", '"', "more", '"', ")", "."])
+        '(the dogs\' $10 – and/or "more").'
     """
-    parts: list[str] = []
-    open_marks: set[str] = set()
-    clings = True  # whether the next word follows without a space; so does the first
-    before = ""
-    for index, word in enumerate(words):
-        left, right = bool(_CLINGS_LEFT.fullmatch(word)), bool(_CLINGS_RIGHT.fullmatch(word))
-        after = words[index + 1] if index + 1 < len(words) else ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begin_line()
+
+    def begin_line(self) -> None:
+        """Begin a new line, on which no bracket or quotation is open."""
+        super().begin_line()
+        self._before = ""
+        self._clings = False  # whether the next word follows without a space
+        self._open: frozenset[str] = frozenset()
+
+    def add_word(self, word: str) -> str:
+        """Return what to write for a word or a punctuation mark."""
+        left, right = self._sides(word)
+        follows_money = bool(_MONEY.fullmatch(self._before)) and word[0].isdigit()
+        text = word if self.at_start or self._clings or left or follows_money else f" {word}"
+        self._before, self._clings = word, right
+        return text
+
+    def _sides(self, word: str) -> tuple[bool, bool]:
+        """Return whether a word clings to what stands left and right of it."""
         if _CLINGS_BOTH.fullmatch(word):
-            left = right = True
-        elif word == "–":
-            left = right = before[-1:].isdigit() and after[:1].isdigit()
-        elif _MONEY.fullmatch(word):
-            right = after[:1].isdigit()
-        elif _LOW_QUOTES.get(word) in open_marks:
-            open_marks.discard(_LOW_QUOTES[word])
-            left, right = True, False
-        elif word in _LOW_QUOTES.values():
-            open_marks.add(word)
-        elif _PAIRED.fullmatch(word):
-            if word in open_marks:
-                open_marks.discard(word)
-                left = True
-            elif word == "'" and before[-1:] in ("s", "S"):  # the dogs' bones
-                left = True
-            else:
-                open_marks.add(word)
-                right = True
-        if not (clings or left):
-            parts.append(" ")
-        parts.append(word)
-        clings = right
-        before = word
-    return "".join(parts)
+            return True, True
+        if _LOW_QUOTES.get(word) in self._open:
+            self._open -= {_LOW_QUOTES[word]}
+            return True, False
+        if _PAIRED.fullmatch(word):
+            if word in self._open:
+                self._open -= {word}
+                return True, False
+            if word == "'" and self._before[-1:] in ("s", "S"):  # the dogs' bones
+                return True, False
+            self._open |= {word}
+            return False, True
+        if word in _LOW_QUOTES.values():
+            self._open |= {word}
+        return bool(_CLINGS_LEFT.fullmatch(word)), bool(_CLINGS_RIGHT.fullmatch(word))
