@@ -31,6 +31,7 @@ from tslm.training.config import ObjectiveConfig, TrainConfig
 from tslm.training.distributed import Group
 from tslm.training.metrics import Metrics
 from tslm.training.objective import Objective
+from tslm.training.penalties import penalise
 from tslm.training.position import STATE, Position
 from tslm.training.schedule import learning_rate, make_optimiser
 from tslm.training.watcher import Watcher
@@ -144,11 +145,7 @@ class Trainer:
         targets_N = targets_BT.t().reshape(-1)
         count = int((targets_N >= 0).sum())
         loss, latents_NKM = model.loss(states_TBR, targets_N, self.objective.loss)
-        penalised = loss
-        if config.activation_penalty > 0:
-            penalised = penalised + config.activation_penalty * latents_NKM.pow(2).mean()
-        if config.change_penalty > 0 and len(states_TBR) > 1:
-            penalised = penalised + config.change_penalty * states_TBR.diff(dim=0).pow(2).mean()
+        penalised = penalise(loss, config, states_TBR, latents_NKM)
         nats, tokens = self.group.sum(
             torch.tensor([loss.item() * count, count], dtype=torch.float64)
         ).tolist()
