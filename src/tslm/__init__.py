@@ -2,9 +2,10 @@
 
 >>> import tslm
 >>> corpus = tslm.open_corpus("asv")
->>> summary = tslm.train("asv/kn5")
+>>> summary = tslm.train("asv/kn5", "runs/asv-kn5")
 >>> model = tslm.load("runs/asv-kn5")
 >>> tslm.evaluate(model, corpus.splits["test"]).perplexity
+39.359
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def whole(path: Path) -> Generator[Path, None, None]:
 
     Example:
         >>> with whole(Path("ids.bin")) as temporary:
-        ...     temporary.write_bytes(b"...")
+        ...     written = temporary.write_bytes(b"...")
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:

@@ -110,9 +110,9 @@ class Corpus:
     """A text as word ids, split into train, valid and test.
 
     Example:
-        >>> corpus = open_corpus("ptb")
+        >>> corpus = open_corpus("asv")
         >>> corpus.splits["train"].size, len(corpus.vocabulary)
-        (929589, 10000)
+        (815268, 10000)
     """
 
     name: str

@@ -33,11 +33,15 @@ class Columns:
         world: how many processes share the columns.
 
     Example:
-        >>> columns = Columns(np.array([5, 6, 7, 8, 9]), batch=2, window=2, eos_id=0)
+        >>> columns = Columns(np.arange(5, 10, dtype=np.int32), batch=2, window=2, eos_id=0)
         >>> columns[0]
-        (tensor([[0, 5], [0, 8]]), tensor([[5, 6], [8, 9]]))
+        (tensor([[0, 5],
+                 [0, 8]]), tensor([[5, 6],
+                                   [8, 9]]))
         >>> columns[1]
-        (tensor([[6], [9]]), tensor([[7], [-100]]))
+        (tensor([[6],
+                 [9]]), tensor([[   7],
+                                [-100]]))
     """
 
     def __init__(

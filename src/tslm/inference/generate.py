@@ -88,12 +88,13 @@ class Generation:
     """Samples that grow as it is iterated over; each step yields the words gained by all of them.
 
     Example:
-        >>> generation = Generation(model, "the cat", number=3, length=20)
+        >>> generation = Generation(model, "the king", number=2, length=2)
         >>> for draws in generation:
-        ...     for draw in draws:
-        ...         print(draw.sample, draw.word)
+        ...     print([(draw.sample, draw.word) for draw in draws])
+        [(0, 'of'), (1, 'of')]
+        [(0, 'saul'), (1, 'syria')]
         >>> generation.reasons
-        ['stop', 'length', 'stop']
+        ['length', 'length']
     """
 
     def __init__(

@@ -103,7 +103,9 @@ def score_lines(
         CorpusError: a line of more than a million words, or a word for which there is neither id nor ``<unk>``.
 
     Example:
-        >>> [best, *_] = sorted(score_lines(model, hypotheses), key=lambda s: -s.log_probability)
+        >>> hypotheses = ["king the said", "the king said"]
+        >>> max(score_lines(model, hypotheses), key=lambda scored: scored.log_probability).words
+        ('the', 'king', 'said', '<eos>')
     """
     state = model.start(1)
     for block in _blocks(lines, buffer_tokens):

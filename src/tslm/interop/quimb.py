@@ -19,8 +19,10 @@ def to_quimb(network: TensorNetwork) -> Any:
     """Return the network as a ``quimb.tensor.TensorNetwork``: legs become indices, names of nodes become tags.
 
     Example:
-        >>> theirs = to_quimb(network)
-        >>> theirs.contract(output_inds=network.open_legs)
+        >>> A, v = torch.ones(2, 3), torch.ones(3)
+        >>> network = TensorNetwork([tensor_node("A", A, ["i", "j"]), tensor_node("v", v, ["j"])])
+        >>> to_quimb(network).contract(output_inds=network.open_legs).data
+        tensor([3., 3.])
 
     A δ-tensor becomes a hyper-index of its own name, shared by all its neighbours; where it has open legs, a single
     neighbour, or two legs to one neighbour, it is written out, with the tag ``δ``. Entries stay torch tensors, so
@@ -47,9 +49,11 @@ def from_quimb(network: Any, *, output_inds: Sequence[str] | None = None) -> Ten
     """Return a quimb network — an MPS, a circuit, a classical partition function — as a ``TensorNetwork``.
 
     Example:
-        >>> circuit = quimb.tensor.Circuit(3)
-        >>> circuit.h(0)
-        >>> from_quimb(circuit.psi).contract()
+        >>> import quimb.tensor
+        >>> vector = quimb.tensor.Tensor(np.array([3.0, 4.0]), inds=["i"], tags=["v"])
+        >>> matrix = quimb.tensor.Tensor(np.eye(2), inds=["i", "j"], tags=["E"])
+        >>> from_quimb(vector & matrix).contract()
+        tensor([3., 4.], dtype=torch.float64)
 
     A node is named by the first tag that no other tensor has. An index of more than two tensors, or of one tensor
     twice, becomes a δ-node of that name. The network's ``exponent`` is multiplied in, spread evenly over the tensors.

@@ -66,8 +66,11 @@ class Interpolation(LanguageModel[tuple[Any, ...]]):
     """p(w) = Σ_k λ_k p_k(w), or p(w) ∝ Π_k p_k(w)^λ_k. The state is that of each part.
 
     Example:
+        >>> run = tslm.open_run("runs/asv-kn5")
         >>> config = InterpolationConfig(form="linear", weights=(0.4, 0.6))
-        >>> mix = Interpolation(config, [Part(kneser_ney, its_config), Part(tslm, its_config)])
+        >>> mix = Interpolation(config, [Part(run.model, run.recipe.model), Part(run.model, run.recipe.model)])
+        >>> bool(np.allclose(mix.predict(mix.start(1)), run.model.predict(run.model.start(1))))
+        True
     """
 
     kind: ClassVar[str] = "interpolation"

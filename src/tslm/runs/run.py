@@ -23,9 +23,9 @@ class Run:
     """What a run folder holds. Model and summary are read when they are first asked for.
 
     Example:
-        >>> run = open_run("runs/ptb-kn5")
+        >>> run = open_run("runs/asv-kn5")
         >>> run.recipe.corpus.name, run.summary.test.perplexity, run.model.order
-        ('ptb', 141.18605226073012, 5)
+        ('asv', 39.359, 5)
     """
 
     folder: Path

@@ -79,9 +79,9 @@ class Summary:
     """What came of a run; ``tslm.train`` returns it and ``summary.json`` holds it.
 
     Example:
-        >>> summary = tslm.train("asv/kn5")
+        >>> summary = tslm.train("asv/kn5", "runs/asv-kn5")
         >>> summary.test.perplexity, summary.parameters
-        (39.35867329680481, 2662233)
+        (39.359, 2662233)
     """
 
     recipe: Recipe

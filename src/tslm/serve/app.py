@@ -39,7 +39,8 @@ def create_app(models: Mapping[str, ServedModel], limits: Limits | None = None) 
         limits: of size, time and number.
 
     Example:
-        >>> uvicorn.run(create_app(open_models(["runs/ptb-kn5"])))
+        >>> from tslm.serve.models import open_models
+        >>> app = create_app(open_models(["runs/asv-kn5"]))  # then: uvicorn.run(app)
     """
     limits = limits or Limits()
 

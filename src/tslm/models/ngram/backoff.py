@@ -40,9 +40,11 @@ class BackoffModel(LanguageModel[NDArray[np.int64]]):
     perplexities with the state carried from line to line and forgotten at each line are the same number.
 
     Example:
-        >>> model = NgramModel.fit(NgramConfig(order=5), corpus)
-        >>> ids = model.vocabulary.encode_line("the cat sat")
-        >>> log_probability, state = model.score(ids[None], model.start(1))
+        >>> model = tslm.load("runs/asv-kn5")
+        >>> ids = model.vocabulary.encode_line("the king said")
+        >>> _, state = model.score(ids[None], model.start(1))
+        >>> bool(state == model.start(1))
+        True
     """
 
     kind: ClassVar[str] = "backoff"

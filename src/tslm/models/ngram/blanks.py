@@ -82,7 +82,7 @@ def parse_pattern(text: str, vocabulary: Vocabulary, blank: str = "?") -> list[i
 
     Example:
         >>> parse_pattern("the ? of", vocabulary)
-        [0, None, 3]
+        [1, None, 3]
 
     Raises:
         CorpusError: the sign of a blank is not one word, or a word has no id and there is no ``<unk>``.

@@ -77,9 +77,9 @@ class CountTensor(BackoffModel):
 
     Example:
         >>> tensor = CountTensor.fit(CountTensorConfig(order=3), corpus)
-        >>> the_cat = corpus.vocabulary.encode(["the", "cat"])
-        >>> tensor.conditional(the_cat[None])  # p(cat | the)
-        array([0.0021])
+        >>> the_king = corpus.vocabulary.encode(["the", "king"])
+        >>> tensor.conditional(the_king[None])  # p(king | the)
+        array([0.0277])
     """
 
     kind: ClassVar[str] = "count-tensor"
