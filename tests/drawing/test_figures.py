@@ -22,6 +22,28 @@ def test_both_sides_of_every_panel_are_equal(panel: Panel) -> None:
         torch.testing.assert_close(value, values[0], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel.title)
+def test_a_letter_has_one_meaning_in_a_panel(panel: Panel) -> None:
+    sizes: dict[str, str] = {}
+    tensors: dict[str, torch.Tensor] = {}
+    for view in panel.views:
+        for shape in view.draw().shapes:
+            if isinstance(shape, Text) and "=" in shape.content:
+                letter, size = shape.content.split("=")
+                assert sizes.setdefault(letter, size) == size
+        for node in view.network.nodes:
+            label = view.places[node.name].label or node.name
+            if node.tensor is not None:
+                assert torch.equal(tensors.setdefault(label, node.tensor), node.tensor)
+    assert not set(sizes) & set(tensors)
+
+
+def test_figure_3_is_about_one_time() -> None:
+    assert not any("ₜ" in panel.title for panel in figure_3())
+    labels = {place.label for panel in figure_3() for view in panel.views for place in view.places.values()}
+    assert {"T₍₄₎", "S₍₃₎", "h₃", "h₂", "α₃"} <= labels
+
+
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_figures_have_no_overlaps_and_read_well_at_800_pixels(number: int) -> None:
     picture = draw_figure(number)
@@ -43,7 +65,9 @@ def test_figure_2_of_a_decomposition_of_ones_own() -> None:
         torch.rand(4, 4, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     ).form
     panels = figure_2(form)
-    torch.testing.assert_close(panels[2].views[0].network.contract(), form.to_tensor())
+    torch.testing.assert_close(panels[2].views[1].network.contract(), form.to_tensor())
+    uneven = figure_2(decompose(torch.rand(2, 3, 4, dtype=torch.float64)).form)
+    assert uneven[0].views[0].leg_labels == {"d1": "m₁=2", "d2": "m₂=3", "d3": "m₃=4"}
     with pytest.raises(ShapeError, match="order 3, not 2"):
         figure_2(decompose(torch.ones(2, 2)).form)
     with pytest.raises(ShapeError, match="no tensor-network Figure 4"):
@@ -66,7 +90,7 @@ def test_a_sentence_is_the_recursion_and_fits_the_page(count: int) -> None:
     assert sum(isinstance(shape, Triangle) for shape in picture.shapes) == count
     assert sum(isinstance(shape, Disc) for shape in picture.shapes) == 3 * count
     assert picture.size[0] < 1100
-    assert view_sentence(network).leg_labels["y"] == "|V|=7"
+    assert view_sentence(network).leg_labels["y"] == "vocabulary=7"
 
 
 def test_sentences_that_do_not_fit() -> None:

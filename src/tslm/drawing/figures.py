@@ -29,7 +29,7 @@ from tslm.errors import ShapeError
 from tslm.tensors.algebra import rank_one
 from tslm.tensors.decompose import RecursiveDecomposition, decompose
 from tslm.tensors.network import TensorNetwork, delta_node, tensor_node
-from tslm.tensors.recursion import explicit_tensor
+from tslm.tensors.recursion import explicit_tensor, recurse
 from tslm.tensors.sentence import sentence_network
 
 DOWN, LEFT, RIGHT = Open(0, 1), Open(-1, 0), Open(1, 0)
@@ -59,18 +59,22 @@ def figure_1() -> list[Panel]:
         torch.randn(shape, generator=numbers, dtype=torch.float64) for shape in [(4,), (3, 4), (3, 3, 3, 3)]
     )
     alphas = list(torch.randn(4, 3, generator=numbers, dtype=torch.float64))
-    subscripts = "₁₂₃₄"
     legs = [f"d{k}" for k in range(1, 5)]
     across = [-0.9, -0.3, 0.3, 0.9]
     fan = {leg: Open(0, 1, at) for leg, at in zip(legs, across, strict=True)}
-    labels = {leg: f"d{subscript}=3" for leg, subscript in zip(legs, subscripts, strict=True)}
+    # Legs carry sizes: m and n as in the paper's text, so that a letter is one number throughout.
+    labels = {**dict.fromkeys([*legs, "i", "k", "l"], "m=3"), "j": "n=4", **dict.fromkeys("abc", "r=3")}
+    matrix = View(
+        TensorNetwork([tensor_node("A", A, "ij")]), {"A": Place(0, 0)}, {"i": LEFT, "j": RIGHT}, labels
+    )
     tensors = (
-        View(TensorNetwork([tensor_node("v", v, "i")]), {"v": Place(0, 0)}, {"i": DOWN}),
-        View(TensorNetwork([tensor_node("A", A, "ij")]), {"A": Place(0, 0)}, {"i": LEFT, "j": RIGHT}),
+        View(TensorNetwork([tensor_node("v", v, "j")]), {"v": Place(0, 0)}, {"j": DOWN}, labels),
+        matrix,
         View(
-            TensorNetwork([delta_node("δ", 3, "ijk")]),
+            TensorNetwork([delta_node("δ", 3, "ikl")]),
             {"δ": Place(0, 0)},
-            {"i": LEFT, "j": RIGHT, "k": DOWN},
+            {"i": LEFT, "k": RIGHT, "l": DOWN},
+            labels,
         ),
         View(TensorNetwork([tensor_node("T", T, legs)]), {"T": Place(0, 0, 0.95, "T")}, fan, labels),
     )
@@ -84,7 +88,7 @@ def figure_1() -> list[Panel]:
         ),
         View(
             product,
-            {f"α{k}": Place(0.6 * k, 0, label=f"α{subscripts[k - 1]}") for k in range(1, 5)},
+            {f"α{k}": Place(0.6 * k, 0, label=_number("α", k)) for k in range(1, 5)},
             dict.fromkeys(legs, DOWN),
             labels,
         ),
@@ -94,12 +98,13 @@ def figure_1() -> list[Panel]:
             TensorNetwork([tensor_node("A", A, "ij"), tensor_node("v", v, "j")]),
             {"A": Place(0, 0), "v": Place(1.1, 0)},
             {"i": LEFT},
+            labels,
         ),
-        View(TensorNetwork([tensor_node("u", A @ v, "i")]), {"u": Place(0, 0)}, {"i": LEFT}),
+        View(TensorNetwork([tensor_node("u", A @ v, "i")]), {"u": Place(0, 0)}, {"i": LEFT}, labels),
     )
     left, values, right = torch.linalg.svd(A, full_matrices=False)
     svd = (
-        View(TensorNetwork([tensor_node("A", A, "ij")]), {"A": Place(0, 0)}, {"i": LEFT, "j": RIGHT}),
+        matrix,
         View(
             TensorNetwork(
                 [
@@ -109,9 +114,9 @@ def figure_1() -> list[Panel]:
                     tensor_node("V", right, ["c", "j"]),
                 ]
             ),
-            {"U": Place(0, 0), "δ": Place(1.1, 0), "λ": Place(1.1, 0.9), "V": Place(2.2, 0)},
+            {"U": Place(0, 0), "δ": Place(1, 0), "λ": Place(1, 0.9), "V": Place(2, 0)},
             {"i": LEFT, "j": RIGHT},
-            {"a": "r=3", "b": "r=3", "c": "r=3", "i": "i=3", "j": "j=4"},
+            labels,
         ),
     )
     inner = View(
@@ -123,9 +128,9 @@ def figure_1() -> list[Panel]:
         ),
         {
             "T": Place(0, 0, 1.1, "T"),
-            **{f"α{k}": Place(-1.05 + 0.7 * (k - 1), 1, label=f"α{subscripts[k - 1]}") for k in range(1, 5)},
+            **{f"α{k}": Place(-1.05 + 0.7 * (k - 1), 1, label=_number("α", k)) for k in range(1, 5)},
         },
-        leg_labels=dict.fromkeys(legs, "m=3"),
+        leg_labels=labels,
     )
     return [
         Panel("(a) a vector, a matrix, a δ-tensor, a tensor of order 4", tensors, joined=False),
@@ -139,6 +144,8 @@ def figure_1() -> list[Panel]:
 def figure_2(form: RecursiveDecomposition | None = None) -> list[Panel]:
     """Figure 2. The recursive decomposition (Eq. 16) of a tensor of order 3, one level at a time.
 
+    Every level has a U and a rank of its own, so they carry its number.
+
     Args:
         form: a decomposition of order 3; that of a random tensor when left out.
     """
@@ -147,11 +154,13 @@ def figure_2(form: RecursiveDecomposition | None = None) -> list[Panel]:
         form = decompose(torch.randn(3, 3, 3, generator=numbers, dtype=torch.float64), rank=4).form
     if len(form.U) != 3:
         raise ShapeError(f"Figure 2 shows a tensor of order 3, not {len(form.U)}")
-    first, second, last = form.ranks
-    S2 = form.W[0] * 1.0 @ form.U[0]  # S₍₂₎ as (r₂ × m₁)
+    S2 = form.W[0] @ form.U[0]  # S₍₂₎ as (r₂ × m₁)
     S3 = torch.einsum("jk,ka,kb->jab", form.W[1], S2, form.U[1])
     T = form.to_tensor()
-    m = {"d1": f"m={T.shape[0]}", "d2": f"m={T.shape[1]}", "d3": f"m={T.shape[2]}"}
+    same = len(set(form.shape)) == 1
+    m = {f"d{k}": f"m={size}" if same else _number("m", k, size) for k, size in enumerate(form.shape, 1)}
+    r = {k: _number("r", k, rank) for k, rank in enumerate(form.ranks, 1)}
+    bonds = {f"{leg}{k}": r[k] for k in r for leg in "ugh"}
     whole = View(
         TensorNetwork([tensor_node("T", T, ["d1", "d2", "d3"])]),
         {"T": Place(0, 0, 0.7, "T")},
@@ -161,92 +170,104 @@ def figure_2(form: RecursiveDecomposition | None = None) -> list[Panel]:
     outer = View(
         TensorNetwork(
             [
-                tensor_node("S", S3, ["s", "d1", "d2"]),
-                delta_node("δ", last, ["s", "u", "l"]),
-                tensor_node("U", form.U[2], ["u", "d3"]),
-                tensor_node("λ", form.weights, ["l"]),
+                tensor_node("S", S3, ["g3", "d1", "d2"]),
+                delta_node("δ", form.ranks[2], ["g3", "u3", "h3"]),
+                tensor_node("U", form.U[2], ["u3", "d3"]),
+                tensor_node("λ", form.weights, ["h3"]),
             ],
             ["d1", "d2", "d3"],
         ),
-        {"S": Place(0, 0, 0.4, "S₍₃₎"), "δ": Place(1.55, 0), "U": Place(1.55, 0.95), "λ": Place(2.55, 0)},
+        {
+            "S": Place(0, 0, 0.4, "S₍₃₎"),
+            "δ": Place(1.55, 0),
+            "U": Place(1.55, 0.95, label="U₃"),
+            "λ": Place(2.55, 0),
+        },
         {"d1": Open(0, 1, -0.4), "d2": Open(0, 1, 0.4), "d3": DOWN},
-        {**m, "s": f"r={last}", "u": f"r={last}", "l": f"r={last}"},
+        {**m, **bonds},
     )
     level = View(
-        TensorNetwork([tensor_node("S", S3, ["k", "d1", "d2"])], ["d1", "d2", "k"]),
+        TensorNetwork([tensor_node("S", S3, ["g3", "d1", "d2"])], ["d1", "d2", "g3"]),
         {"S": Place(0, 0, 0.4, "S₍₃₎")},
-        {"d1": Open(0, 1, -0.4), "d2": Open(0, 1, 0.4), "k": RIGHT},
-        {**m, "k": f"r={last}"},
+        {"d1": Open(0, 1, -0.4), "d2": Open(0, 1, 0.4), "g3": RIGHT},
+        {**m, **bonds},
     )
     inner = View(
         TensorNetwork(
             [
-                tensor_node("S", S2, ["s", "d1"]),
-                delta_node("δ", second, ["s", "u", "w"]),
-                tensor_node("U", form.U[1], ["u", "d2"]),
-                tensor_node("W", form.W[1], ["k", "w"]),
+                tensor_node("S", S2, ["g2", "d1"]),
+                delta_node("δ", form.ranks[1], ["g2", "u2", "h2"]),
+                tensor_node("U", form.U[1], ["u2", "d2"]),
+                tensor_node("W", form.W[1], ["g3", "h2"]),
             ],
-            ["d1", "d2", "k"],
+            ["d1", "d2", "g3"],
         ),
-        {"S": Place(0, 0, 0.12, "S₍₂₎"), "δ": Place(1.2, 0), "U": Place(1.2, 0.95), "W": Place(2.2, 0)},
-        {"d1": DOWN, "d2": DOWN, "k": RIGHT},
-        {**m, "s": f"r={second}", "u": f"r={second}", "w": f"r={second}", "k": f"r={last}"},
+        {
+            "S": Place(0, 0, 0.12, "S₍₂₎"),
+            "δ": Place(1.25, 0),
+            "U": Place(1.25, 0.95, label="U₂"),
+            "W": Place(2.3, 0, label="W₂"),
+        },
+        {"d1": DOWN, "d2": DOWN, "g3": RIGHT},
+        {**m, **bonds},
     )
-    r = {f"{leg}{k}": f"r={rank}" for k, rank in ((1, first), (2, second), (3, last)) for leg in "ugh"}
     unrolled = View(
         form.to_network(),
         {
-            **{f"U{k}": Place(2 * k, 0.95, label=f"U{'₁₂₃'[k - 1]}") for k in (1, 2, 3)},
+            **{f"U{k}": Place(2 * k, 0.95, label=_number("U", k)) for k in (1, 2, 3)},
             **{f"δ{k}": Place(2 * k, 0) for k in (1, 2, 3)},
-            **{f"W{k}": Place(2 * k + 1, 0, label=f"W{'₁₂'[k - 1]}") for k in (1, 2)},
+            **{f"W{k}": Place(2 * k + 1, 0, label=_number("W", k)) for k in (1, 2)},
             "λ": Place(7, 0),
         },
         dict.fromkeys(("d1", "d2", "d3"), DOWN),
-        {**m, **r},
+        {**m, **bonds},
     )
     return [
-        Panel("(a) T = Σ λᵢ S₍₃₎,ᵢ ⊗ uᵢ", (whole, outer)),
-        Panel("(b) S₍₃₎,ⱼ = Σ Wⱼᵢ S₍₂₎,ᵢ ⊗ uᵢ", (level, inner)),
-        Panel("(c) all levels, S₍₁₎ = 1", (unrolled,)),
+        Panel("(a) T = Σᵢ λᵢ S₍₃₎,ᵢ ⊗ uᵢ, with uᵢ the rows of U₃", (whole, outer)),
+        Panel("(b) S₍₃₎,ⱼ = Σᵢ Wⱼᵢ S₍₂₎,ᵢ ⊗ uᵢ, with W₂ and the rows of U₂", (level, inner)),
+        Panel("(c) T with all levels, S₍₁₎ = 1", (whole, unrolled)),
     ]
 
 
 def figure_3(rank: int = 4, embedding: int = 3, vocabulary: int = 5) -> list[Panel]:
-    """Figure 3. The recursion: ⟨T, A⟩ as a chain, T₍t₎ from S₍t−1₎, and h_t from h_{t−1}."""
+    """Figure 3. The recursion at t = 4, behind three words: ⟨T₍₄₎, A₍₃₎⟩ as a chain, T₍₄₎ from S₍₃₎, h₃ from h₂.
+
+    The paper counts the state that predicts word t as h_t; it is the state after t − 1 words (see equations.md), h₃.
+    """
     numbers = torch.Generator().manual_seed(3)
     W, U, V, alphas = (
         torch.randn(shape, generator=numbers, dtype=torch.float64)
         for shape in [(rank, rank), (rank, embedding), (vocabulary, rank), (3, embedding)]
     )
-    T = explicit_tensor(W, U, V, 3)
+    words = ["d1", "d2", "d3"]
+    T = explicit_tensor(W, U, V, 4)
+    S2 = torch.einsum("ji,ia->ja", W, U)
+    S3 = torch.einsum("kj,jb,ja->kab", W, U, S2)
     r, m = f"r={rank}", f"m={embedding}"
-    labels = {"d1": m, "d2": m, "y": f"|V|={vocabulary}", "s": r, "u": r, "h": r, "g": r, "w": r, "m": m}
+    labels = {**dict.fromkeys([*words, "m"], m), **dict.fromkeys("suhgw", r), "y": f"vocabulary={vocabulary}"}
     explicit = View(
-        TensorNetwork([tensor_node("T", T, ["d1", "d2", "y"])]),
-        {"T": Place(0, 0, 0.4, "T₍₃₎")},
-        {"d1": Open(0, 1, -0.4), "d2": Open(0, 1, 0.4), "y": RIGHT},
+        TensorNetwork([tensor_node("T", T, [*words, "y"])]),
+        {"T": Place(0, 0, 0.7, "T₍₄₎")},
+        {"d1": Open(0, 1, -0.7), "d2": Open(0, 1, 0), "d3": Open(0, 1, 0.7), "y": RIGHT},
         labels,
     )
     level = View(
         TensorNetwork(
             [
-                tensor_node("S", torch.einsum("ji,ia->ja", W, U), ["s", "d1"]),
+                tensor_node("S", S3, ["s", "d1", "d2"]),
                 delta_node("δ", rank, ["s", "u", "h"]),
-                tensor_node("U", U, ["u", "d2"]),
+                tensor_node("U", U, ["u", "d3"]),
                 tensor_node("V", V, ["y", "h"]),
             ],
-            ["d1", "d2", "y"],
+            [*words, "y"],
         ),
-        {"S": Place(0, 0, 0.12, "S₍₂₎"), "δ": Place(1.2, 0), "U": Place(1.2, 0.95), "V": Place(2.2, 0)},
-        {"d1": DOWN, "d2": DOWN, "y": RIGHT},
+        {"S": Place(0, 0, 0.4, "S₍₃₎"), "δ": Place(1.5, 0), "U": Place(1.5, 0.95), "V": Place(2.5, 0)},
+        {"d1": Open(0, 1, -0.4), "d2": Open(0, 1, 0.4), "d3": DOWN, "y": RIGHT},
         labels,
     )
-    before = alphas[0] @ U.mT
-    state = View(
-        TensorNetwork([tensor_node("h", (W @ before) * (U @ alphas[1]), ["h"])]),
-        {"h": Place(0, 0, 0, "hₜ")},
-        {"h": RIGHT},
-        labels,
+    _, before, state = recurse(W, U, alphas)
+    after = View(
+        TensorNetwork([tensor_node("h", state, ["h"])]), {"h": Place(0, 0, 0, "h₃")}, {"h": RIGHT}, labels
     )
     step = View(
         TensorNetwork(
@@ -255,23 +276,23 @@ def figure_3(rank: int = 4, embedding: int = 3, vocabulary: int = 5) -> list[Pan
                 tensor_node("W", W, ["g", "w"]),
                 delta_node("δ", rank, ["g", "u", "h"]),
                 tensor_node("U", U, ["u", "m"]),
-                tensor_node("α", alphas[1], ["m"]),
+                tensor_node("α", alphas[2], ["m"]),
             ]
         ),
         {
-            "p": Place(0, 0, 0.08, "hₜ₋₁"),
-            "W": Place(1.15, 0),
-            "δ": Place(2.15, 0),
-            "U": Place(2.15, 0.95),
-            "α": Place(2.15, 1.9, 0, "αₜ"),
+            "p": Place(0, 0, 0, "h₂"),
+            "W": Place(1, 0),
+            "δ": Place(2, 0),
+            "U": Place(2, 0.95),
+            "α": Place(2, 1.9, 0, "α₃"),
         },
         {"h": RIGHT},
         labels,
     )
     return [
-        Panel("(a) yₜ = ⟨T₍ₜ₎, A₍ₜ₋₁₎⟩ for three words", (view_sentence(sentence_network(W, U, V, alphas)),)),
-        Panel("(b) T₍ₜ₎,ₖ = Σ Vₖᵢ S₍ₜ₋₁₎,ᵢ ⊗ uᵢ", (explicit, level)),
-        Panel("(c) hₜ = W hₜ₋₁ ⊙ U αₜ", (state, step)),
+        Panel("(a) y₄ = ⟨T₍₄₎, A₍₃₎⟩", (view_sentence(sentence_network(W, U, V, alphas)),)),
+        Panel("(b) T₍₄₎,ₖ = Σᵢ Vₖᵢ S₍₃₎,ᵢ ⊗ uᵢ", (explicit, level)),
+        Panel("(c) h₃ = W h₂ ⊙ U α₃, and y₄ = V h₃", (after, step)),
     ]
 
 
@@ -293,25 +314,30 @@ def _draw_general_step() -> Picture:
     """Return Figure 3 (d): the step of any recurrent network, which is no tensor network, so g is a box."""
     cell = 74.0
     spots = {
-        "h": (0.0, "hₜ₋₁", VECTOR),
+        "h": (0.0, "h₂", VECTOR),
         "W": (1.0, "W", TENSOR),
         "g": (2.0, "g", INK),
-        "o": (3.0, "hₜ", VECTOR),
+        "o": (3.0, "h₃", VECTOR),
     }
     shapes: list[Shape] = [
-        Disc(name, x * cell, 0, RADIUS, label, colour, 5.0 if name in "hg" else 0.0)
+        Disc(name, x * cell, 0, RADIUS, label, colour, 5.0 if name == "g" else 0.0)
         for name, (x, label, colour) in spots.items()
     ]
     shapes += [
         Disc("U", 2 * cell, 0.95 * cell, RADIUS, "U", TENSOR),
-        Disc("α", 2 * cell, 1.9 * cell, RADIUS, "αₜ", VECTOR),
+        Disc("α", 2 * cell, 1.9 * cell, RADIUS, "α₃", VECTOR),
     ]
     for one, other in (("h", "W"), ("W", "g"), ("g", "o")):
         x1, x2 = spots[one][0] * cell, spots[other][0] * cell
-        wide = {name: RADIUS + (5.0 if name in "hg" else 0.0) for name in (one, other)}
+        wide = {name: RADIUS + (5.0 if name == "g" else 0.0) for name in (one, other)}
         shapes.append(Line(x1 + wide[one], 0, x2 - wide[other], 0, (one, other)))
     for one, other, top in (("g", "U", 0.0), ("U", "α", 0.95)):
         shapes.append(
             Line(2 * cell, top * cell + RADIUS, 2 * cell, (top + 0.95) * cell - RADIUS, (one, other))
         )
-    return caption(Picture(tuple(shapes)), "(d) hₜ = g(W hₜ₋₁, U αₜ)")
+    return caption(Picture(tuple(shapes)), "(d) any recurrent network: h₃ = g(W h₂, U α₃)")
+
+
+def _number(letter: str, number: int, size: int | None = None) -> str:
+    """Return a letter with its number as a subscript, and its size where it has one."""
+    return letter + "₁₂₃₄"[number - 1] + ("" if size is None else f"={size}")

@@ -268,7 +268,16 @@ def arrange(rows: Iterable[Sequence[Picture]], gap: Number = 48.0) -> Picture:
 
 def measure(text: str, size: Number) -> Number:
     """Return about how wide a text is; combining marks take no room."""
-    return 0.66 * size * sum(not ("\u0300" <= letter <= "\u036f") for letter in text)
+    return size * sum(
+        0.0
+        if "\u0300" <= letter <= "\u036f"
+        else 0.98
+        if letter in "mwMW"
+        else 0.84
+        if letter in "=+"
+        else 0.66
+        for letter in text
+    )
 
 
 def fit(text: str, width: Number) -> Number:

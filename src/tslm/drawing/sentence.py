@@ -10,6 +10,9 @@ from tslm.drawing.picture import WORDS, Disc, Picture, Shape, Text, caption
 from tslm.errors import ShapeError
 from tslm.tensors.network import TensorNetwork
 
+NEAR = 4
+"""Words from which on a chain is set closer, with letters instead of sizes at its bonds."""
+
 
 @dataclass(frozen=True)
 class View:
@@ -33,49 +36,89 @@ class View:
 
 
 def view_sentence(network: TensorNetwork) -> View:
-    """Figure 3. Return a sentence network laid out as a chain; more than four words are set closer."""
-    words = sum(node.name.startswith("α") for node in network.nodes)
-    pitch = 2.0 if words <= 4 else 1.18
-    short = words > 4
+    """Figure 3. Return a chain of ``tslm.tensors.sentence`` laid out; more than four words are set closer."""
+    nodes = {node.name: node for node in network.nodes}
+    bearers = find_words(network)
+    words = len(bearers)
+    pitch = 2.0 if words <= NEAR else 1.18
+    short = words > NEAR
     places: dict[str, Place] = {}
-    labels: dict[str, str] = {}
-    for t in range(1, words + 1):
-        x = pitch * t
-        places |= {
-            f"δ{t}": Place(x, 0),
-            f"U{t}": Place(x, 0.9, label="U"),
-            f"α{t}": Place(x, 1.8, label=f"α{_index(t)}"),
-        }
-        if t < words:
+    for t, bearer in enumerate(bearers, 1):
+        x, depth = pitch * t, {"α": 1.8, "f": 0.9}.get(bearer[0], 0.0)
+        places[bearer] = Place(x, depth, label=f"{bearer[0]}{_index(t)}")
+        if f"δ{t}" in nodes:
+            places[f"δ{t}"] = Place(x, 0)
+        if f"U{t}" in nodes:
+            places[f"U{t}"] = Place(x, 0.9, label="U")
+        if f"W{t}" in nodes:
             places[f"W{t}"] = Place(x + pitch / 2, 0, label="W")
-    places["V"] = Place(pitch * words + pitch / 2, 0)
+    x, before = pitch * words, f"δ{words}"
+    for name in (node.name for node in network.nodes if node.name not in places):
+        if f"δ{name}" in nodes:  # a vector above its δ, which comes next; the words stand below
+            places[name] = Place(x + _step(pitch, before, f"δ{name}"), -0.9)
+        else:
+            x += _step(pitch, before, name)
+            places[name], before = Place(x, 0), name
+    labels: dict[str, str] = {}
     for leg, size in network.sizes.items():
-        letter = {"m": "m", "y": "|V|"}.get(leg[0], "r")
-        labels[leg] = letter if short and leg != "y" else f"{letter}={size:,}"
-    return View(network, places, {"y": Open(0, -1) if short else Open(1, 0)}, labels)
+        letter = name_size(leg)
+        labels[leg] = letter if short and leg not in network.open_legs else f"{letter}={size:,}"
+    return View(
+        network, places, dict.fromkeys(network.open_legs, Open(0, -1) if short else Open(1, 0)), labels
+    )
 
 
-def draw_sentence(network: TensorNetwork, words: Sequence[str]) -> Picture:
+def draw_sentence(
+    network: TensorNetwork, words: Sequence[str], *, lifted: bool = False, notes: Sequence[str] = ()
+) -> Picture:
     """Figure 3. Return a sentence network with its words underneath and its sizes in a line below them.
 
     Args:
-        network: from ``sentence_network``.
-        words: one per α; long ones are shortened.
+        network: one of the three chains of ``tslm.tensors.sentence``.
+        words: one per word of the network; long ones are shortened.
+        lifted: whether the last coordinate of state and words is constant: sizes are then written as r = 256 + 1.
+        notes: lines below the sizes.
     """
-    count = sum(node.name.startswith("α") for node in network.nodes)
-    if len(words) != count:
-        raise ShapeError(f"{len(words)} words for a network of {count} word vectors")
+    bearers = find_words(network)
+    if len(words) != len(bearers):
+        raise ShapeError(f"{len(words)} words for a network of {len(bearers)} word vectors")
     view = view_sentence(network)
     picture = view.draw()
     shapes: list[Shape] = list(picture.shapes)
     discs = {shape.name: shape for shape in picture.shapes if isinstance(shape, Disc)}
-    room = 9 if count > 4 else 16
-    for t, word in enumerate(words, 1):
+    room = 9 if len(words) > NEAR else 16
+    for bearer, word in zip(bearers, words, strict=True):
         shown = word if len(word) <= room else f"{word[: room - 1]}…"
-        disc = discs[f"α{t}"]
+        disc = discs[bearer]
         shapes.append(Text(disc.x, disc.y + disc.radius + 19, shown, colour=WORDS, bold=True))
-    sizes = f"r = {network['δ1'].sizes[0]:,} · m = {network.sizes['m1']:,} · |V| = {network.sizes['y']:,}"
-    return caption(Picture(tuple(shapes)), sizes, above=26)
+    sizes = {name_size(leg): size for leg, size in network.sizes.items()}
+    line = " · ".join(
+        f"{letter} = {sizes[letter] - 1:,} + 1"
+        if lifted and letter in "rm"
+        else f"{letter} = {sizes[letter]:,}"
+        for letter in ("r", "m", "vocabulary")
+        if letter in sizes
+    )
+    drawn = caption(Picture(tuple(shapes)), line, above=26)
+    for note in notes:
+        drawn = caption(drawn, note, above=20)
+    return drawn
+
+
+def find_words(network: TensorNetwork) -> list[str]:
+    """Return the names of the nodes that stand for words, first to last."""
+    found = [node.name for node in network.nodes if node.name[0] in "αfhA" and node.name[1:].isdigit()]
+    return sorted(found, key=lambda name: int(name[1:]))
+
+
+def name_size(leg: str) -> str:
+    """Return what the size of a leg is called."""
+    return "vocabulary" if leg == "y" else "m" if leg[0] in "mp" else "r"
+
+
+def _step(pitch: float, before: str, name: str) -> float:
+    """Return how far one node of the chain stands from the one before: a triangle takes less room than a disc."""
+    return pitch / 2 if "δ" in before[0] + name[0] else max(pitch / 2, 0.9)
 
 
 def _index(number: int) -> str:
