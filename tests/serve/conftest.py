@@ -12,6 +12,7 @@ from fastapi import FastAPI
 from starlette.testclient import TestClient
 
 from tslm.serve.app import create_app
+from tslm.serve.guard import Hosts
 from tslm.serve.limits import Limits
 from tslm.serve.models import open_models
 
@@ -26,7 +27,9 @@ class Running:
 
 @pytest.fixture(scope="session")
 def app(runs) -> FastAPI:
-    return create_app(open_models([runs["kn"], runs["tslm"]]), Limits(body_bytes=20_000, words=50))
+    # The clients of the tests call the server by this name.
+    hosts = Hosts.bound("127.0.0.1", ["testserver"])
+    return create_app(open_models([runs["kn"], runs["tslm"]]), Limits(body_bytes=20_000, words=50), hosts)
 
 
 @pytest.fixture(scope="session")

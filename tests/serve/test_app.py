@@ -5,11 +5,16 @@ import math
 from pathlib import Path
 
 import pytest
+from starlette.testclient import TestClient
 
 import tslm
 from tslm.inference.explain import explain
 from tslm.inference.generate import Sampling, generate
 from tslm.serve import app as app_module
+from tslm.serve.app import create_app
+from tslm.serve.guard import Hosts
+from tslm.serve.limits import Limits
+from tslm.serve.models import ServedModel, open_models
 
 
 def test_models_say_what_they_can(client) -> None:
@@ -111,6 +116,13 @@ def post(client, path: str, content: bytes, **headers: str):
         ("/v1/score", b'{"text": 5}', 422),
         ("/v1/score", b'{"text": "a", "unknown": 1}', 422),
         ("/v1/score", b'{"text": "\\ud800"}', 422),
+        ("/v1/completions", b'{"prompt": "a \\ud800", "echo": true, "logprobs": 2}', 422),
+        ("/v1/completions", b'{"prompt": ["a", "\\udfff"], "echo": true}', 422),
+        ("/v1/completions", b'{"prompt": "a", "stop": "\\ud800"}', 422),
+        ("/v1/generate", b'{"prompt": "\\ud800"}', 422),
+        ("/v1/fill", b'{"pattern": "\\ud800 ?"}', 422),
+        ("/v1/fill", b'{"pattern": "' + b"? " * 21 + b'"}', 413),
+        ("/v1/fill", b'{"pattern": "' + b"? " * 60 + b'"}', 413),
         ("/v1/score", b'{"text": "a", "model": "nobody"}', 404),
         ("/v1/score", b'{"text": "a", "model": "\\u0000<script>"}', 404),
         ("/v1/score", b"\xff\xfe", 400),
@@ -134,8 +146,61 @@ def test_what_is_wrong_is_a_clear_4xx(client, path, content, status) -> None:
 
 
 def test_a_body_without_a_length_is_limited_too(client) -> None:
-    response = client.post("/v1/score", content=(b"x" * 1000 for _ in range(100)))
+    headers = {"content-type": "application/json"}
+    response = client.post("/v1/score", content=(b"x" * 1000 for _ in range(100)), headers=headers)
     assert response.status_code == 413
+
+
+@pytest.mark.parametrize("temperature", [1e-308, 5e-324, 1e-10, 100])
+def test_any_temperature_draws_words(client, temperature) -> None:
+    body = {"temperature": temperature, "length": 5, "number": 2}
+    for path in ("/v1/generate", "/v1/completions"):
+        sent = body if path == "/v1/generate" else {"temperature": temperature, "prompt": "the"}
+        assert client.post(path, json=sent).status_code == 200
+
+
+def test_a_pattern_that_needs_too_much_is_refused_before_it_begins(runs) -> None:
+    models = open_models([runs["kn"]], measure=True)
+    hosts = Hosts.bound("127.0.0.1", ["testserver"])
+    for limits, told in ((Limits(memory_bytes=1000), "MiB"), (Limits(seconds=1e-9), "would take about")):
+        with TestClient(create_app(models, limits, hosts)) as client:
+            response = client.post("/v1/fill", json={"pattern": "the ? ? ?"})
+            assert response.status_code == 413
+            assert told in response.json()["error"]["message"]
+    with TestClient(create_app(models, Limits(), hosts)) as client:
+        assert client.post("/v1/fill", json={"pattern": "? " * 20}).status_code == 200
+
+
+def test_samples_that_would_take_too_long_are_refused_before_they_begin(runs) -> None:
+    models = open_models([runs["kn"]], measure=True)
+    hosts = Hosts.bound("127.0.0.1", ["testserver"])
+    with TestClient(create_app(models, Limits(seconds=0.001), hosts)) as client:
+        for path, body in (
+            ("/v1/generate", {"length": 1000, "number": 16}),
+            ("/v1/generate", {"length": 1000, "number": 16, "stream": True}),
+            ("/v1/completions", {"max_tokens": 1000, "prompt": ["a"] * 16}),
+        ):
+            response = client.post(path, json=body)
+            assert response.status_code == 413
+            assert "would take about" in response.json()["error"]["message"]
+    with TestClient(create_app(models, Limits(), hosts)) as client:
+        assert client.post("/v1/generate", json={"length": 1000, "number": 16}).status_code == 200
+
+
+def test_a_fault_is_answered_in_the_documented_form(runs, monkeypatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken: /a/path/of/the/server")
+
+    monkeypatch.setattr(ServedModel, "score", broken)
+    hosts = Hosts.bound("127.0.0.1", ["testserver"])
+    with TestClient(
+        create_app(open_models([runs["kn"]]), None, hosts), raise_server_exceptions=False
+    ) as client:
+        response = client.post("/v1/score", json={"text": "the cat"})
+        assert response.status_code == 500
+        assert response.json()["error"]["code"] == 500
+        assert "path" not in response.text
+        assert client.get("/v1/health").status_code == 200
 
 
 def test_wrong_method(client) -> None:

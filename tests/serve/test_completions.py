@@ -41,6 +41,13 @@ def test_log_probabilities_are_those_of_the_model(openai_client, runs) -> None:
     assert "".join(choice.logprobs.tokens) == prompt
     assert [prompt[offset:].split()[0] for offset in choice.logprobs.text_offset] == prompt.split()
     assert all(len(best) == 2 for best in choice.logprobs.top_logprobs)
+    # An alternative is written as the token in its place: a likeliest token is found among them as it stands.
+    for token, score, best in zip(
+        choice.logprobs.tokens, choice.logprobs.token_logprobs, choice.logprobs.top_logprobs, strict=True
+    ):
+        assert all(key.startswith(" ") == token.startswith(" ") for key in best)
+        if score >= max(best.values()) - 1e-9:
+            assert best[token] == pytest.approx(score)
 
 
 def test_several_prompts_and_a_stop(openai_client) -> None:

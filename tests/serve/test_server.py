@@ -21,7 +21,7 @@ def connect(address: str) -> socket.socket:
 
 def request(path: str, body: dict, length: int | None = None) -> bytes:
     content = json.dumps(body).encode()
-    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: "
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: "
     return head.encode() + str(length or len(content)).encode() + b"\r\n\r\n" + content
 
 

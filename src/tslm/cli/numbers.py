@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from argparse import ArgumentTypeError
 
@@ -14,6 +15,17 @@ def positive(text: str) -> int:
         value = 0
     if value < 1:
         raise ArgumentTypeError(f"{text!r} is not a whole number of 1 or more")
+    return value
+
+
+def seconds(text: str) -> float:
+    """Read a number of seconds above zero, up to a day."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= 86_400:
+        raise ArgumentTypeError(f"{text!r} is not a number of seconds above 0 and at most 86400")
     return value
 
 

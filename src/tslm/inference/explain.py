@@ -14,6 +14,7 @@ from tslm.corpus.vocabulary import EOS
 from tslm.errors import CorpusError, SizeLimitError
 from tslm.inference.score import finite
 from tslm.models.base import HasNetwork, LanguageModel
+from tslm.stopping import check_wanted
 
 LONGEST = 200
 """Words of a sentence: the effects of every word on every other take the square of it."""
@@ -142,6 +143,7 @@ def explain_words(model: LanguageModel[Any], words: list[str], *, top: int = 5) 
     state = model.start(1)
     reports: list[WordReport] = []
     for word, number in zip(words, model.vocabulary.encode(words).tolist(), strict=True):
+        check_wanted()
         log_V = model.predict(state)[0].astype(np.float64)
         score = float(log_V[number])
         best = np.argsort(-log_V, kind="stable")[:top].tolist()

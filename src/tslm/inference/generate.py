@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from tslm.corpus.vocabulary import EOS
 from tslm.errors import NumberError
-from tslm.models.base import LanguageModel
+from tslm.models.base import DrawsWords, LanguageModel
+
+BLOCK = 64
+"""How many random numbers a sample takes at a time; they are the same ones as when it takes one at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,9 +47,13 @@ class Sampling:
         if self.seed < 0:
             raise NumberError(f"seed {self.seed} must not be negative")
 
+    @property
+    def plain(self) -> bool:
+        """Whether words are drawn from the model's own distribution, some excluded or none."""
+        return self.temperature == 1 and self.top_k == 0 and self.top_p == 1
 
-@dataclass(frozen=True)
-class Draw:
+
+class Draw(NamedTuple):
     """A word that a sample has gained."""
 
     sample: int
@@ -65,8 +72,13 @@ class _Sample:
     held: list[Draw] = field(default_factory=list[Draw])
     stopped: bool = False
 
+    def __post_init__(self) -> None:
+        self.beginnings = frozenset(stop[0] for stop in self.stops)
+
     def add(self, draw: Draw) -> list[Draw]:
         """Take a word; return the words that are now sure to belong to the text."""
+        if not self.held and draw.word not in self.beginnings:
+            return [draw]
         self.held.append(draw)
         tail = tuple(entry.word for entry in self.held)
         for length in range(len(tail), 0, -1):
@@ -145,17 +157,18 @@ class Generation:
         state = self.model.start(len(self._samples))
         if len(self.prompt):
             _, state = self.model.score(np.tile(self.prompt, (len(self._samples), 1)), state)
+        words = self.model.vocabulary.words
+        uniform_BX = np.empty((len(self._samples), BLOCK))
         for step in range(self.length):
-            log_probability_BV = self.model.predict(state).astype(np.float64)
-            uniform = np.array([sample.numbers.random() for sample in self._samples])
-            words_B = self._draw(log_probability_BV, uniform)
-            _, state = self.model.score(words_B[:, None], state)
+            if step % BLOCK == 0:
+                uniform_BX = np.array([sample.numbers.random(BLOCK) for sample in self._samples])
+            words_B, scores_B, state = self._draw(state, uniform_BX[:, step % BLOCK])
             draws: list[Draw] = []
-            for place, sample in enumerate(self._samples):
+            for place, (sample, word, score) in enumerate(
+                zip(self._samples, words_B.tolist(), scores_B.tolist(), strict=True)
+            ):
                 if not sample.stopped:
-                    word = int(words_B[place])
-                    score = float(log_probability_BV[place, word])
-                    draws += sample.add(Draw(place, self.model.vocabulary.words[word], score))
+                    draws += sample.add(Draw(place, words[word], score))
                     if step == self.length - 1 and not sample.stopped:
                         draws += sample.held
             if draws:
@@ -164,9 +177,15 @@ class Generation:
                 return
 
     def _draw(
-        self, log_probability_BV: Float[np.ndarray, "B V"], uniform_B: NDArray[np.float64]
-    ) -> Int[np.ndarray, " B"]:
-        return draw_words(log_probability_BV, uniform_B, self.sampling, self._banned)
+        self, state: Any, uniform_B: NDArray[np.float64]
+    ) -> tuple[Int[np.ndarray, " B"], Float[np.ndarray, " B"], Any]:
+        """Draw the next word of every sample; return the words, ln p of each, and the state after them."""
+        if self.sampling.plain and isinstance(self.model, DrawsWords):
+            return self.model.draw(state, uniform_B, self._banned.tolist())
+        log_probability_BV = self.model.predict(state).astype(np.float64)
+        words_B = draw_words(log_probability_BV, uniform_B, self.sampling, self._banned)
+        _, after = self.model.score(words_B[:, None], state)
+        return words_B, log_probability_BV[np.arange(len(words_B)), words_B], after
 
 
 def draw_words(
@@ -183,28 +202,41 @@ def draw_words(
     log_BV = log_probability_BV.copy()
     if banned is not None:
         log_BV[:, banned] = -np.inf
-    order_BV = np.argsort(-log_BV, axis=1, kind="stable")
-    sorted_BV = np.take_along_axis(log_BV, order_BV, 1)
-    if bool((sorted_BV[:, 0] == -np.inf).any()):
+    best_B1 = log_BV.max(1, keepdims=True)
+    if bool((best_B1 == -np.inf).any()):
         raise NumberError("no word is possible here; exclude fewer words, or use a smoothed model")
     if sampling.temperature == 0:
-        return order_BV[:, 0]
+        return log_BV.argmax(1)
     # Shifted before it is divided: the largest becomes zero, so that no temperature overflows.
     with np.errstate(over="ignore"):
-        probability_BV = np.exp((sorted_BV - sorted_BV[:, :1]) / sampling.temperature)
-    if sampling.top_k:
-        probability_BV[:, sampling.top_k :] = 0
+        probability_BV = np.exp((log_BV - best_B1) / sampling.temperature)
+    order_BK = None
+    if sampling.top_k or sampling.top_p < 1:
+        order_BK = _best_words(log_BV, sampling.top_k or log_BV.shape[1])
+        probability_BV = np.take_along_axis(probability_BV, order_BK, 1)
     if sampling.top_p < 1:
         before_BV = probability_BV.cumsum(1) - probability_BV
         # Words that have exactly this much are enough, whichever way their sum was rounded.
         enough_B1 = sampling.top_p * (1 - 1e-12) * probability_BV.sum(1, keepdims=True)
         probability_BV[before_BV >= enough_B1] = 0
     running_BV = probability_BV.cumsum(1)
-    wanted_B1 = uniform_B[:, None] * running_BV[:, -1:]
-    place_B = (running_BV <= wanted_B1).sum(1)
     # A number that rounds up to the whole belongs to the last possible word.
-    last_B = (probability_BV > 0).sum(1) - 1
-    return np.take_along_axis(order_BV, np.minimum(place_B, last_B)[:, None], 1)[:, 0]
+    whole_B1 = running_BV[:, -1:]
+    wanted_B1 = np.minimum(uniform_B[:, None] * whole_B1, np.nextafter(whole_B1, 0.0))
+    place_B = (running_BV <= wanted_B1).sum(1)
+    return place_B if order_BK is None else np.take_along_axis(order_BK, place_B[:, None], 1)[:, 0]
+
+
+def _best_words(log_BV: Float[np.ndarray, "B V"], count: int) -> Int[np.ndarray, "B K"]:
+    """Return the best words of each row, the best first; of equals the one of the lower id."""
+    if count >= log_BV.shape[1]:
+        return np.argsort(-log_BV, axis=1, kind="stable")
+    rows: list[NDArray[np.int64]] = []
+    for log_V in log_BV:
+        bound = np.partition(log_V, -count)[-count]
+        some = np.flatnonzero(log_V >= bound)
+        rows.append(some[np.argsort(-log_V[some], kind="stable")[:count]])
+    return np.stack(rows)
 
 
 def generate(

@@ -8,6 +8,7 @@ The protocol speaks NumPy: whoever scores, generates or measures needs no PyTorc
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -98,6 +99,29 @@ class ReadsWindows(Protocol):
 
     def unread(self, batch: int) -> Any:
         """Return the state before any word is read; it predicts nothing yet."""
+        ...
+
+
+@runtime_checkable
+class DrawsWords(Protocol):
+    """A model that can draw its next word without writing its whole distribution out."""
+
+    def draw(
+        self, state: Any, uniform_B: Float[np.ndarray, "B"], exclude: Collection[int] = ()
+    ) -> tuple[Int[np.ndarray, "B"], Float[np.ndarray, "B"], Any]:
+        """Draw a word after each state, from ``predict``'s distribution.
+
+        Args:
+            state: of each text.
+            uniform_B: a number from 0 to 1 for each; the same number after the same state draws the same word.
+            exclude: words that are not to be drawn.
+
+        Returns:
+            The words, ln p of each (nothing excluded), and the state after them.
+
+        Raises:
+            NumberError: no word is possible.
+        """
         ...
 
 

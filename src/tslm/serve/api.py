@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
@@ -10,25 +11,31 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from tslm.errors import nearest
+from tslm.errors import TslmError, nearest
 from tslm.inference.generate import Draw, Generation
 from tslm.serve import schemas
-from tslm.serve.limits import Limits, Refused, Workers
-from tslm.serve.models import ServedModel, join
+from tslm.serve.limits import Limits, Refused, error_body
+from tslm.serve.models import ServedModel, gather_samples, join
+from tslm.serve.workers import Workers
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     400: {"model": schemas.Error, "description": "The body is not JSON"},
+    403: {"model": schemas.Error, "description": "Asked under another name, or from a stranger's page"},
     404: {"model": schemas.Error, "description": "No such model"},
     408: {"model": schemas.Error, "description": "The request did not arrive in time"},
-    413: {"model": schemas.Error, "description": "Too long"},
+    413: {"model": schemas.Error, "description": "Too long, or too much work"},
+    415: {"model": schemas.Error, "description": "The body is not said to be JSON"},
     422: {"model": schemas.Error, "description": "A value is wrong, or the model cannot do this"},
     429: {"model": schemas.Error, "description": "Too many requests are waiting"},
+    500: {"model": schemas.Error, "description": "A fault of the server"},
     503: {"model": schemas.Error, "description": "It took too long"},
 }
 STREAM: dict[int | str, dict[str, Any]] = {
     **ERRORS,
     200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
 }
+
+logger = logging.getLogger("uvicorn.error")
 
 router = APIRouter(prefix="/v1")
 
@@ -70,8 +77,9 @@ async def fill(body: schemas.FillRequest, request: Request) -> schemas.FillRespo
     """Fill the blanks (``?``) of a sentence, exactly; n-gram models can."""
     model = find_model(request, body.model)
     check_text(request, body.pattern, limits(request).explained_words)
+    parsed = model.parse(body.pattern, limits(request))
     report = await workers(request).compute(
-        lambda: model.fill(body.pattern, span=body.span, top=body.top, samples=body.samples, seed=body.seed)
+        lambda: model.fill(parsed, span=body.span, top=body.top, samples=body.samples, seed=body.seed)
     )
     return schemas.FillResponse(**report)
 
@@ -94,13 +102,10 @@ async def generate(
         top_p=body.top_p,
         seed=body.seed,
     )
-    steps = workers(request).compute_steps(lambda: iter(generation))
+    model.check_generation(generation, limits(request))
     if body.stream:
-        return await stream_events(_events(steps, generation))
-    texts: list[list[Draw]] = [[] for _ in range(body.number)]
-    async for draws in steps:
-        for draw in draws:
-            texts[draw.sample].append(draw)
+        return await stream_events(_events(workers(request).compute_steps(generation.__iter__), generation))
+    texts = await workers(request).compute(lambda: gather_samples(generation))
     return schemas.GenerateResponse(
         model=model.name,
         prompt=body.prompt,
@@ -137,12 +142,19 @@ async def stream_events(
         async with aclosing(events):
             if first is not None:
                 yield f"data: {json.dumps(first, ensure_ascii=False)}\n\n"
+                # The status has been sent; what goes wrong from here on is said in the stream.
                 try:
                     async for event in events:
                         yield f"data: {json.dumps(event, ensure_ascii=False)}\n\n"
                 except Refused as refused:
-                    # The status has been sent; what is left is to say it in the stream.
-                    yield f"data: {json.dumps({'error': {'message': refused.message, 'code': refused.status}})}\n\n"
+                    yield f"data: {json.dumps(error_body(refused.status, refused.message))}\n\n"
+                    return
+                except TslmError as error:
+                    yield f"data: {json.dumps(error_body(422, str(error)))}\n\n"
+                    return
+                except Exception as error:
+                    logger.exception("a stream broke off")
+                    yield f"data: {json.dumps(error_body(500, f'a fault of the server ({type(error).__name__})'))}\n\n"
                     return
             if last is not None:
                 yield f"data: {last}\n\n"

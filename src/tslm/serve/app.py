@@ -17,8 +17,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tslm import __version__
 from tslm.errors import TslmError
 from tslm.serve import api, completions
-from tslm.serve.limits import BodyLimit, Limits, Refused, Workers, error_body
+from tslm.serve.guard import LOOPBACK, Guard, Hosts
+from tslm.serve.limits import Limits, Refused, error_body
 from tslm.serve.models import ServedModel
+from tslm.serve.workers import Workers
 
 STATIC = Path(__file__).parent / "static"
 
@@ -31,12 +33,15 @@ HEADERS = [
 """Nothing but the server's own files runs on the page, whatever a text says."""
 
 
-def create_app(models: Mapping[str, ServedModel], limits: Limits | None = None) -> FastAPI:
+def create_app(
+    models: Mapping[str, ServedModel], limits: Limits | None = None, hosts: Hosts | None = None
+) -> FastAPI:
     """Return the application that serves some models.
 
     Args:
         models: by the names they are served under; the first is the default.
         limits: of size, time and number.
+        hosts: the names it answers to; those of this machine for itself where left out.
 
     Example:
         >>> from tslm.serve.models import open_models
@@ -66,11 +71,12 @@ def create_app(models: Mapping[str, ServedModel], limits: Limits | None = None) 
     app.add_exception_handler(TslmError, _refused_by_model)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _no_such_thing)
+    app.add_exception_handler(Exception, _fault)
     app.add_api_route("/", _page, include_in_schema=False)
     app.add_api_route("/docs", _api_page, include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_middleware(_Headers)
-    app.add_middleware(BodyLimit, limits=limits)
+    app.add_middleware(Guard, limits=limits, hosts=hosts or Hosts(frozenset(LOOPBACK)))
     return app
 
 
@@ -107,6 +113,11 @@ async def _no_such_thing(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101
     headers = dict(error.headers) if error.headers else None
     return JSONResponse(error_body(error.status_code, str(error.detail)), error.status_code, headers)
+
+
+async def _fault(_: Request, error: Exception) -> JSONResponse:
+    # What went wrong is for the log (Starlette raises it again), not for a stranger.
+    return JSONResponse(error_body(500, f"a fault of the server ({type(error).__name__}); see its log"), 500)
 
 
 class _Headers:

@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -19,7 +20,7 @@ from tslm.inference.score import finite
 from tslm.serve import schemas
 from tslm.serve.api import STREAM, check_length, find_model, limits, stream_events, workers
 from tslm.serve.limits import Refused
-from tslm.serve.models import ServedModel
+from tslm.serve.models import ServedModel, gather_samples
 
 router = APIRouter(prefix="/v1")
 
@@ -45,6 +46,8 @@ async def complete(
         "model": model.name,
     }
     generations = [_generation(model, body, prompt, number) for prompt in prompts]
+    if generations[0] is not None:
+        model.check_generation(generations[0], limits(request), times=len(prompts))
     if body.stream:
         if body.logprobs is not None or body.echo:
             raise Refused(422, "stream cannot be combined with logprobs or echo")
@@ -54,9 +57,7 @@ async def complete(
     for place, (prompt, generation) in enumerate(zip(prompts, generations, strict=True)):
         texts: list[list[Draw]] = [[] for _ in range(number)]
         if generation is not None:
-            async for draws in workers(request).compute_steps(generation.__iter__):
-                for draw in draws:
-                    texts[draw.sample].append(draw)
+            texts = await workers(request).compute(partial(gather_samples, generation))
         reasons = ["length"] * number if generation is None else generation.reasons
         for sample, (draws, reason) in enumerate(zip(texts, reasons, strict=True)):
             words = [draw.word for draw in draws]
@@ -144,9 +145,14 @@ def _table(model: ServedModel, prompt: str, words: list[str], top: int, echo: bo
     for token in tokens:
         offsets.append(position)
         position += len(token)
+    # An alternative is written as it would stand among the tokens.
     best = [
-        {entry.word: value for entry in report.alternatives if (value := _log(entry.probability)) is not None}
-        for report in reports
+        {
+            f"{'' if place == 0 and starts else ' '}{entry.word}": value
+            for entry in report.alternatives
+            if (value := _log(entry.probability)) is not None
+        }
+        for place, report in enumerate(reports)
     ]
     return {
         "tokens": tokens,

@@ -13,11 +13,14 @@ from tslm.evaluation.perplexity import perplexity
 from tslm.inference.chain import require_tslm
 from tslm.inference.drawing import LONGEST, draw_model
 from tslm.inference.explain import describe_explanation, describe_word, explain, explain_words
-from tslm.inference.generate import Generation, Sampling
+from tslm.inference.generate import Draw, Generation, Sampling
 from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
 from tslm.models.ngram.blanks import FillsBlanks, describe_filling, parse_pattern, require_blanks
 from tslm.runs.run import load
+from tslm.serve.costs import Rates, check_filling, check_seconds, measure_rates
+from tslm.serve.limits import Limits, Refused
+from tslm.stopping import check_wanted
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class ServedModel:
 
     name: str
     model: LanguageModel[Any]
+    rates: Rates | None = None
+    """How fast it is on this machine; without them nothing is estimated."""
 
     def describe(self) -> dict[str, Any]:
         """Return the model's card."""
@@ -77,10 +82,25 @@ class ServedModel:
             report["network"] = draw_model(self.model, text)
         return report
 
-    def fill(self, pattern: str, *, span: Any, top: int, samples: int, seed: int) -> dict[str, Any]:
-        """Fill the blanks of a pattern."""
+    def parse(self, pattern: str, limits: Limits) -> list[int | None]:
+        """Read a pattern with blanks that can be filled within limits.
+
+        Raises:
+            Refused: it has too many blanks, or would take too long or too much memory (413).
+        """
         model = require_blanks(self.model)
         parsed = parse_pattern(pattern, self.model.vocabulary)
+        blanks = parsed.count(None)
+        if blanks > limits.blanks:
+            raise Refused(413, f"the pattern has {blanks} blanks; at most {limits.blanks} are taken here")
+        check_filling(model.fill_cost(parsed), limits, self.rates)
+        return parsed
+
+    def fill(
+        self, parsed: Sequence[int | None], *, span: Any, top: int, samples: int, seed: int
+    ) -> dict[str, Any]:
+        """Fill the blanks of a pattern."""
+        model = require_blanks(self.model)
         report = describe_filling(
             model.fill(parsed, span=span), parsed, self.model.vocabulary, top=top, samples=samples, seed=seed
         )
@@ -99,14 +119,40 @@ class ServedModel:
             sampling=Sampling(exclude=() if unk else (UNK,), **sampling),
         )
 
+    def check_generation(self, generation: Generation, limits: Limits, times: int = 1) -> None:
+        """Raise for samples that will take too long.
+
+        Raises:
+            Refused: they will (413).
+        """
+        if self.rates is None:
+            return
+        number, length = len(generation.reasons), generation.length
+        seconds = times * self.rates.generation_seconds(number, length, generation.sampling)
+        check_seconds(seconds, limits, f"{times * number} × {length:,} words from {self.name}")
+
+
+def gather_samples(generation: Generation) -> list[list[Draw]]:
+    """Return whole samples, for as long as somebody waits for them."""
+    samples: list[list[Draw]] = [[] for _ in generation.reasons]
+    for draws in generation:
+        check_wanted()
+        for draw in draws:
+            samples[draw.sample].append(draw)
+    return samples
+
 
 def join(words: Sequence[str]) -> str:
     """Return words as text; ``<eos>`` begins a new line."""
     return " ".join(words).replace(f" {EOS}", "\n").replace(EOS, "\n").replace("\n ", "\n")
 
 
-def open_models(folders: Sequence[str | Path]) -> dict[str, ServedModel]:
+def open_models(folders: Sequence[str | Path], *, measure: bool = False) -> dict[str, ServedModel]:
     """Open run folders under their own names; two of the same name get their parents' in front.
+
+    Args:
+        folders: the run folders.
+        measure: find out how fast each is, so that requests that would take too long are refused at once.
 
     Raises:
         RunError: a folder is no run folder, or is given twice.
@@ -116,7 +162,8 @@ def open_models(folders: Sequence[str | Path]) -> dict[str, ServedModel]:
     for name, path in _names(paths):
         if name in models:
             raise RunError(f"{path} is given twice; give each run once")
-        models[name] = ServedModel(name, load(path))
+        model = load(path)
+        models[name] = ServedModel(name, model, measure_rates(model) if measure else None)
     return models
 
 

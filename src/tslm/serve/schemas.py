@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-Text = Field(min_length=1, max_length=60_000)
+
+def _check_characters(text: str) -> str:
+    """Refuse half of a character: it can be read from JSON, but not be written as UTF-8 again."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"character {error.start + 1} is a lone surrogate, half of a character") from error
+    return text
+
+
+Text = Annotated[str, AfterValidator(_check_characters)]
+"""Any text that can be sent back."""
 
 
 class Request(BaseModel):
@@ -14,7 +25,7 @@ class Request(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
-    model: str | None = Field(
+    model: Text | None = Field(
         default=None, max_length=200, description="One of /v1/models; the first where left out."
     )
 
@@ -22,7 +33,7 @@ class Request(BaseModel):
 class ScoreRequest(Request):
     """Sentences to score, one per line."""
 
-    text: str = Text
+    text: Text = Field(min_length=1, max_length=60_000)
     alternatives: int = Field(
         default=0, ge=0, le=20, description="How many likely words to give in each place."
     )
@@ -31,14 +42,14 @@ class ScoreRequest(Request):
 class GenerateRequest(Request):
     """Text to go on with."""
 
-    prompt: str = Field(default="", max_length=60_000)
+    prompt: Text = Field(default="", max_length=60_000)
     number: int = Field(default=1, ge=1, le=16)
     length: int = Field(default=50, ge=1, le=1000)
     temperature: float = Field(default=1.0, ge=0, le=100)
     top_k: int = Field(default=0, ge=0, le=1_000_000)
     top_p: float = Field(default=1.0, gt=0, le=1)
     seed: int = Field(default=1, ge=0, le=2**63)
-    stop: list[str] = Field(default=["<eos>"], max_length=8, description="End a sample before any of these.")
+    stop: list[Text] = Field(default=["<eos>"], max_length=8, description="End a sample before any of these.")
     unk: bool = Field(default=True, description="Whether <unk> may be drawn.")
     stream: bool = Field(default=False, description="Send words as server-sent events as they are drawn.")
 
@@ -46,7 +57,7 @@ class GenerateRequest(Request):
 class FillRequest(Request):
     """A sentence with blanks."""
 
-    pattern: str = Text
+    pattern: Text = Field(min_length=1, max_length=60_000)
     span: Literal["sentence", "prefix", "suffix", "fragment"] = "sentence"
     top: int = Field(default=5, ge=1, le=20)
     samples: int = Field(default=0, ge=0, le=16)
@@ -56,7 +67,7 @@ class FillRequest(Request):
 class ExplainRequest(Request):
     """A sentence to explain."""
 
-    text: str = Text
+    text: Text = Field(min_length=1, max_length=60_000)
     alternatives: int = Field(default=5, ge=0, le=20)
     replace: Literal["mean", "ones"] = "mean"
     network: bool = Field(
@@ -69,14 +80,14 @@ class CompletionRequest(BaseModel):
 
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
 
-    model: str | None = Field(default=None, max_length=200)
-    prompt: str | list[str] = Field(default="", description="A prompt or several; token ids are not taken.")
+    model: Text | None = Field(default=None, max_length=200)
+    prompt: Text | list[Text] = Field(default="", description="A prompt or several; token ids are not taken.")
     max_tokens: int | None = Field(default=16, ge=0, le=1000)
     temperature: float | None = Field(default=1.0, ge=0, le=100)
     top_p: float | None = Field(default=1.0, gt=0, le=1)
     n: int | None = Field(default=1, ge=1, le=16)
     seed: int | None = Field(default=None, ge=0, le=2**63)
-    stop: str | list[str] | None = None
+    stop: Text | list[Text] | None = None
     stream: bool | None = False
     logprobs: int | None = Field(default=None, ge=0, le=20)
     echo: bool | None = False

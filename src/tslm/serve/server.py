@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
 
-import torch
+try:
+    import resource
+except ImportError:  # Windows has no limits of this kind
+    resource = None
+
 import uvicorn
+from fastapi import FastAPI
 
 from tslm.errors import TslmError
+from tslm.serve.connections import connection_class
+from tslm.serve.limits import Limits
 
-GRACE_SECONDS = 5
+GRACE_SECONDS = 5.0
 """How long answers under way may take when the server is asked to stop."""
+
+SPARE_DESCRIPTORS = 64
+"""How many files the server itself may have open, beside its connections."""
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -43,14 +56,26 @@ def listen(host: str, port: int) -> socket.socket:
 class Server(uvicorn.Server):
     """A server that ends well on Ctrl-C and SIGTERM, instead of dying of the signal once more."""
 
-    def __init__(self, config: uvicorn.Config, on_start: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, on_start: Callable[[], None]) -> None:
         super().__init__(config)
+        self.app = app
         self.on_start = on_start
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, and say so: from here on signals end the server well."""
         await super().startup(sockets)
         self.on_start()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Tell those whose answers will not be ready in time, and hang up on those who do not listen."""
+        self.app.state.workers.finish_within(GRACE_SECONDS - 1)
+        hanging = asyncio.get_running_loop().call_later(GRACE_SECONDS - 0.5, self._hang_up)
+        await super().shutdown(sockets)
+        hanging.cancel()
+
+    def _hang_up(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -68,8 +93,22 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
+def make_server(app: FastAPI, on_start: Callable[[], None] = lambda: None) -> Server:
+    """Return the server of an application; ``run(sockets=[listener])`` serves."""
+    config = uvicorn.Config(
+        app,
+        http=connection_class(_fit_descriptors(app.state.limits)),
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=math.ceil(GRACE_SECONDS),
+        lifespan="on",
+    )
+    return Server(config, app, on_start)
+
+
 def serve(
-    app: Any,
+    app: FastAPI,
     listener: socket.socket,
     *,
     threads: int | None = None,
@@ -83,9 +122,14 @@ def serve(
         threads: how many threads each computation may use; with several workers, one is faster.
         on_start: called when the server answers.
     """
-    if threads is not None:
-        torch.set_num_threads(threads)
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS, lifespan="on"
-    )
-    Server(config, on_start).run(sockets=[listener])
+    if threads is not None and "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)
+    make_server(app, on_start).run(sockets=[listener])
+
+
+def _fit_descriptors(limits: Limits) -> Limits:
+    """Take no more connections than the system lets this process have."""
+    if resource is None:
+        return limits
+    most = max(8, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - SPARE_DESCRIPTORS)
+    return replace(limits, connections=min(limits.connections, most))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,8 +17,9 @@ from tslm.corpus.vocabulary import UNK, Vocabulary
 from tslm.errors import RunError, ShapeError
 from tslm.models.arrays import WEIGHTS, map_arrays, save_arrays
 from tslm.models.base import LanguageModel
-from tslm.models.ngram.blanks import Pattern, Span
-from tslm.models.ngram.filling import ContractedPattern, fill_blanks
+from tslm.models.ngram.blanks import FillCost, Pattern, Span
+from tslm.models.ngram.drawing import LARGEST, WordDrawer, invert_rows
+from tslm.models.ngram.filling import ContractedPattern, estimate_cost, fill_blanks
 from tslm.models.ngram.smoothing import BackoffTable
 from tslm.models.ngram.trie import MISSING, ROOT, NgramTrie
 
@@ -127,11 +129,33 @@ class BackoffModel(LanguageModel[NDArray[np.int64]]):
             log_BV[rows[owners], trie.last_words(edges)] = table.log_probability[edges]
         return log_BV
 
+    @cached_property
+    def _drawer(self) -> WordDrawer:
+        return WordDrawer(self.table, self.vocabulary.eos_id)
+
+    def draw(
+        self, state: Int[np.ndarray, "B"], uniform_B: Float[np.ndarray, "B"], exclude: Collection[int] = ()
+    ) -> tuple[Int[np.ndarray, "B"], Float[np.ndarray, "B"], Int[np.ndarray, "B"]]:
+        """Draw a word after each history; running sums are kept from the first draw on."""
+        if self.table.trie.node_count <= LARGEST:
+            drawn = self._drawer.draw(state, uniform_B, exclude)
+            if drawn is not None:
+                return drawn
+        log_BV = self.predict(state)
+        log_BV[:, list(exclude)] = -np.inf
+        words_B = invert_rows(log_BV, uniform_B)
+        log_B1, after = self.score(words_B[:, None], state)
+        return words_B, log_B1[:, 0], after
+
     def fill(
         self, pattern: Pattern, *, span: Span = "sentence", exclude: Sequence[int] = ()
     ) -> ContractedPattern:
         """Eq. 14, Claim 2. Sum exactly over the blanks (None) of a pattern; see ``tslm.models.ngram.blanks``."""
         return fill_blanks(self.table, self.vocabulary.eos_id, pattern, span=span, exclude=exclude)
+
+    def fill_cost(self, pattern: Pattern) -> FillCost:
+        """Estimate what ``fill`` will take."""
+        return estimate_cost(self.table, pattern)
 
     def save(self, folder: Path) -> None:
         """Write the arrays to ``model.safetensors``, where they can be mapped without being read."""

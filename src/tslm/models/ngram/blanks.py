@@ -65,6 +65,21 @@ class FillsBlanks(Protocol):
         """
         ...
 
+    def fill_cost(self, pattern: Pattern) -> FillCost:
+        """Estimate what ``fill`` will take, without beginning."""
+        ...
+
+
+@dataclass(frozen=True)
+class FillCost:
+    """What it takes to fill the blanks of a pattern."""
+
+    terms: int
+    """How many n-grams are summed over, all blanks together; the time is proportional to it."""
+
+    bytes: int
+    """How much memory is needed beside the model."""
+
 
 @dataclass(frozen=True)
 class JointFilling:

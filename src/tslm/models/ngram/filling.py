@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from tslm.errors import CorpusError, NumberError
-from tslm.models.ngram.blanks import JointFilling, Pattern, Span
+from tslm.models.ngram.blanks import FillCost, JointFilling, Pattern, Span
 from tslm.models.ngram.contraction import Blank, Word, close, expand, line_start, read_word
 from tslm.models.ngram.messages import Message, Step, Weighted
 from tslm.models.ngram.search import Search, best_fillings
@@ -21,8 +21,22 @@ from tslm.models.ngram.sweep import Sweep, SweptBlank, SweptWord
 from tslm.models.ngram.trie import ROOT, IntArray, add_up
 from tslm.stopping import check_wanted
 
-SWEPT_SHARE = 1 / 3
+SWEPT_SHARE = 1 / 8
 """A blank that concerns more than this share of all n-grams is summed over the whole tree."""
+
+
+def estimate_cost(table: BackoffTable, pattern: Pattern) -> FillCost:
+    """Return about what a pattern will take: a blank behind another one reads the whole tree, others little of it."""
+    nodes = table.trie.node_count
+    blanks = [place for place, word in enumerate(pattern) if word is None]
+    swept = sum(place > 0 and pattern[place - 1] is None for place in blanks)
+    listed = len(blanks) - swept
+    return FillCost(
+        terms=swept * nodes + listed * (nodes // 50 + table.trie.vocabulary_size),
+        bytes=bool(swept) * 56 * nodes
+        + swept * 8 * nodes
+        + listed * (nodes + 200 * table.trie.vocabulary_size),
+    )
 
 
 def fill_blanks(
