@@ -30,6 +30,7 @@ class Verses(TextRule):
     """
 
     kind = NAME
+    splits_marks = True
 
     lower: bool = True
     """Lower-case the text first."""

@@ -84,6 +84,9 @@ class TextRule:
     kind: ClassVar[str] = "spaces"
     """What recipes and ``text.json`` call the rule."""
 
+    splits_marks: ClassVar[bool] = False
+    """Whether punctuation marks are words of their own."""
+
     number: ClassVar[int] = 1
     """Raised whenever the rule of this name cuts a text otherwise than before; part of the cache's key."""
 
@@ -132,6 +135,11 @@ class TextRule:
             ['a', 'cat', '<eos>', '<eos>', 'a', 'dog', '<eos>']
         """
         return self.split(text.replace("\n", f" {EOS} "))
+
+    def forms(self, text: str) -> list[tuple[str, ...]]:
+        """Return the words that a text may be when it stands in the middle of a line; none for one without words."""
+        words = tuple(self.split(text))
+        return [words] if words else []
 
     def split_many(self, lines: Iterable[str]) -> list[list[str]]:
         """Return the words of each line."""

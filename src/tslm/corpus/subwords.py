@@ -17,6 +17,9 @@ USUAL_SIZE = 8000
 SMALLEST_SIZE = 258
 """All bytes, ``<eos>``, and one piece that was learnt."""
 
+SPACE = "Ġ"
+"""Stands for the space before a word."""
+
 _MOST_CHUNKS = 1 << 22
 _BLOCK_CHUNKS = 1 << 12
 
@@ -63,6 +66,15 @@ class Subwords(TokenizedRule):
     def all_words(self) -> Sequence[str]:
         """Return all pieces, the 256 bytes too."""
         return list(self.machine.get_vocab())
+
+    def forms(self, text: str) -> list[tuple[str, ...]]:
+        """Return the pieces of a text with a space before it, and without."""
+        spaced = super().forms(text)
+        if not spaced or not spaced[0][0].startswith(SPACE):
+            return spaced
+        first, *rest = spaced[0]
+        close = (first.removeprefix(SPACE), *rest) if first != SPACE else tuple(rest)
+        return [*spaced, close]
 
     def cut(self, chunk: str) -> Sequence[str]:
         """Return the pieces of a chunk."""

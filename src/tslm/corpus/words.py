@@ -51,6 +51,7 @@ class Words(TokenizedRule):
     """
 
     kind = "words"
+    splits_marks = True
 
     @classmethod
     def make(cls, lower: bool = False) -> Words:

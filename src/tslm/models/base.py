@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 import numpy as np
 from jaxtyping import Float, Int
 
+from tslm.corpus.rule import TextRule
 from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
 
@@ -40,6 +41,9 @@ class LanguageModel(ABC, Generic[StateT]):
     """The name of this kind of model in recipes and run folders."""
 
     vocabulary: Vocabulary
+
+    rule: TextRule = TextRule()
+    """How raw text becomes words of the vocabulary, and words become text again; a run gives its model its own."""
 
     @abstractmethod
     def start(self, batch: int) -> StateT:

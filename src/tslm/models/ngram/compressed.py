@@ -157,6 +157,7 @@ class CompressedModel(LanguageModel[Tensor]):
         """Return the model of a decomposed tensor, or of the tensor itself, with μ from the validation split."""
         model = cls(corpus.vocabulary, form, ngrams.scale_C, ngrams.unigram_V, weight=1.0)
         model.weight = model.find_weight(corpus.splits["valid"])
+        model.rule = corpus.rule
         return model
 
     def find_weight(self, ids: NDArray[np.int32]) -> float:

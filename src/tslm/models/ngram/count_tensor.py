@@ -93,7 +93,9 @@ class CountTensor(BackoffModel):
     def fit(cls, config: CountTensorConfig, corpus: Corpus) -> CountTensor:
         """Count the training split of a corpus."""
         counts = count_corpus(corpus, corpus.vocabulary, order=config.order, memory_gib=config.memory_gib)
-        return cls.from_counts(counts, corpus.vocabulary)
+        model = cls.from_counts(counts, corpus.vocabulary)
+        model.rule = corpus.rule
+        return model
 
     @classmethod
     def from_counts(cls, counts: NgramCounts, vocabulary: Vocabulary) -> CountTensor:

@@ -42,7 +42,8 @@ class NgramConfig:
     """Discounts (for counts 1, 2 and more, or one for all) where the text is too small for its own."""
 
     unknown: bool = True
-    """Where the corpus has no ``<unk>``, add it as the last word, so that unknown words have some mass."""
+    """Where the corpus has no ``<unk>``, add it as the last word, so that unknown words have some mass.
+    A corpus of subwords, to which no word is unknown, is left as it is."""
 
     memory_gib: float | None = None
     """Count on disk, with DuckDB, within about this much memory; counted in memory when left out."""
@@ -92,9 +93,12 @@ class NgramModel(BackoffModel):
         Raises:
             CorpusError: nothing to count, ids outside the vocabulary, or too little text for the discounts.
         """
-        vocabulary = with_unknown(corpus.vocabulary) if config.unknown else corpus.vocabulary
+        spells = corpus.rule.all_words() is not None  # to a rule that spells everything nothing is unknown
+        vocabulary = with_unknown(corpus.vocabulary) if config.unknown and not spells else corpus.vocabulary
         counts = count_corpus(corpus, vocabulary, order=config.order, memory_gib=config.memory_gib)
-        return cls(smooth(counts, config), vocabulary)
+        model = cls(smooth(counts, config), vocabulary)
+        model.rule = corpus.rule
+        return model
 
 
 def smooth(counts: NgramCounts, config: NgramConfig) -> BackoffTable:

@@ -47,7 +47,9 @@ class Unigram(LanguageModel[int]):
         size = len(corpus.vocabulary)
         counts_V = np.bincount(corpus.splits["train"], minlength=size) + config.add
         with np.errstate(divide="ignore"):  # a word unseen in train is impossible
-            return cls(corpus.vocabulary, np.log(counts_V / counts_V.sum()))
+            model = cls(corpus.vocabulary, np.log(counts_V / counts_V.sum()))
+        model.rule = corpus.rule
+        return model
 
     def start(self, batch: int) -> int:
         """Return the batch size: there is nothing else to remember."""
@@ -86,7 +88,9 @@ class Uniform(Unigram):
     def fit(cls, config: UniformConfig, corpus: Corpus) -> Unigram:  # type: ignore[override]
         """Take the size of the vocabulary, and nothing else, from the corpus."""
         size = len(corpus.vocabulary)
-        return cls(corpus.vocabulary, np.full(size, np.log(1 / size)))
+        model = cls(corpus.vocabulary, np.full(size, np.log(1 / size)))
+        model.rule = corpus.rule
+        return model
 
     @property
     def parameter_count(self) -> int:
