@@ -243,7 +243,7 @@ def test_wrong_sentences_are_refused(runs) -> None:
         explain(model, "  ")
     with pytest.raises(SizeLimitError, match="201 words"):
         explain(model, "the " * 201)
-    with pytest.raises(UnsupportedError, match="not one TSLM layer"):
+    with pytest.raises(UnsupportedError, match="no chain of tensors"):
         draw_model(model, "the cat")
 
 

@@ -67,8 +67,12 @@ def build_network(model: LanguageModel[Any], sentence: str) -> SentenceNetwork:
     is a matrix A. The divisors of a normalised cell are multiplied into the factors of this sentence.
 
     Example:
-        >>> found = build_network(tslm.load("runs/ptb-tslm"), "the company said")
-        >>> found.contract().log_softmax(-1)  # what the model predicts
+        >>> from tslm.models.recurrent.model import RecurrentConfig
+        >>> model = RecurrentModel(RecurrentConfig(rank=8, embedding=8), vocabulary).eval()
+        >>> found = build_network(model, "in the beginning")
+        >>> _, state = model.score(vocabulary.encode(["in", "the", "beginning"])[None], model.start(1))
+        >>> np.allclose(found.contract().log_softmax(-1), model.predict(state)[0], atol=1e-5)
+        True
 
     Raises:
         UnsupportedError: the model is no chain of one layer.
