@@ -104,7 +104,7 @@ class Generation:
         >>> for draws in generation:
         ...     print([(draw.sample, draw.word) for draw in draws])
         [(0, 'of'), (1, 'of')]
-        [(0, 'saul'), (1, 'syria')]
+        [(0, 'eternal'), (1, 'the')]
         >>> generation.reasons
         ['length', 'length']
     """

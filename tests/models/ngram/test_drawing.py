@@ -13,7 +13,7 @@ from tslm.inference.generate import Generation, Sampling
 from tslm.models.base import DrawsWords
 from tslm.models.ngram import backoff
 from tslm.models.ngram.backoff import BackoffModel
-from tslm.models.ngram.smoothed import KneserNey, KneserNeyConfig
+from tslm.models.ngram.smoothed import NgramModel, NgramConfig
 from tslm.models.ngram.smoothing import BackoffTable
 
 COUNT = 4_000
@@ -39,7 +39,7 @@ def check_draws(
         assert np.array_equal(after, expected)
 
 
-@pytest.mark.parametrize("smoothing", ["modified", "add-k", "none"])
+@pytest.mark.parametrize("smoothing", ["kneser-ney", "add-k", "none"])
 @pytest.mark.parametrize("order", [1, 2, 3, 4])
 def test_small_models_after_every_history(order: int, smoothing: str) -> None:
     model = small_model(order, smoothing, seed=order)
@@ -78,7 +78,7 @@ def test_what_is_nearly_impossible_is_written_out(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_ends_of_the_unit_interval_are_possible_words() -> None:
-    for smoothing in ("modified", "none"):
+    for smoothing in ("kneser-ney", "none"):
         model = small_model(3, smoothing)
         states = np.arange(model.table.trie.context_count)
         for number in (0.0, np.nextafter(1.0, 0.0)):
@@ -121,7 +121,7 @@ def test_generation_uses_it_and_stays_reproducible() -> None:
 
 @pytest.mark.ptb
 def test_penn_treebank(ptb: Corpus) -> None:
-    model = KneserNey.fit(KneserNeyConfig(order=3), ptb)
+    model = NgramModel.fit(NgramConfig(order=3), ptb)
     _, states = model.score(ptb.splits["test"][None, :40].astype(np.int64), model.start(1))
     lines = np.stack([ptb.splits["test"][start : start + 4] for start in range(0, 60, 10)]).astype(np.int64)
     _, more = model.score(lines, model.start(len(lines)))
