@@ -35,6 +35,9 @@ CUTS = {
     "U.S.": "U.S.",
     "e.g.,": "e.g. ,",
     "Mr.": "Mr .",
+    "README.md.": "README.md .",
+    "end.Next": "end . Next",
+    "<https://x.org/>,": "< https://x.org/ > ,",
     "https://x.org/a?b=c.": "https://x.org/a?b=c .",
     "(www.example.com)": "( www.example.com )",
     "me@x.org,": "me@x.org ,",
@@ -73,6 +76,7 @@ TEXTS = [
     "and/or [sic] {x} *very* _so_ 20°",
     'A "quoted" word and "another one".',
     "-5 and +3.2, #1 @home; AT&T's R&D",
+    "* see example.com <https://example.com>, or ``code`` and `more` and ``other``",
 ]
 
 

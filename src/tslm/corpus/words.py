@@ -26,8 +26,9 @@ _WORDS = (
     rf"['’]{_ENDING}",  # John 's, we 'll
     rf"(?<!{_PART})['’](?:(?i:tis|twas|em|til|cause)|\p{{N}}{{2}}s?)(?!{_PART})",  # 'tis, '90s
     rf"(?<!{_PART})[-+−](?=\p{{N}}){_PART}+(?:{_IN_NUMBER}{_PART}+)*",  # -5, +3.2
-    # don't, well-known, AT&T, 3.14, 1,000, 10:30, 1990–95, @name; an ending such as 's is left for its own word
-    rf"[@#]?{_PART}+(?:(?:['’](?!{_ENDING})|[-‐‑_&]|{_IN_NUMBER}){_PART}+)*",
+    # don't, well-known, AT&T, 3.14, 1,000, 10:30, 1990–95, read.me, @name; an ending such as 's is left for its own
+    # word, and so is what follows a full stop without a space if it begins with a capital
+    rf"[@#]?{_PART}+(?:(?:['’](?!{_ENDING})|[-‐‑_&]|\.(?=\p{{Ll}})|{_IN_NUMBER}){_PART}+)*",
     r"\.{2,}|[!?]{2,}|-{2,}|``|''|[*_=~#+]{2,}",
     r"\X",  # any other sign as people see it, such as an emoji of several code points
 )
@@ -89,11 +90,11 @@ def _write_rule(lower: bool) -> str:
     return write_tokenizer(json.loads(tokenizer.to_str()))
 
 
-_CLINGS_LEFT = re.compile(r"[,.;:!?…)\]}”’»›%‰°′″™®©]|[.!?]{2,}|''|(?i:['’](?:s|d|m|ll|re|ve)|n['’]t)")
-_CLINGS_RIGHT = re.compile(r"[(\[{“‘„‚«‹¿¡]|``")
+_CLINGS_LEFT = re.compile(r"[,.;:!?…)\]}>”’»›%‰°′″™®©]|[.!?]{2,}|''|(?i:['’](?:s|d|m|ll|re|ve)|n['’]t)")
+_CLINGS_RIGHT = re.compile(r"[(\[{<“‘„‚«‹¿¡]")
 _CLINGS_BOTH = re.compile(r"[/—]|--+")
 _MONEY = re.compile(r"[$€£¥₹]")
-_PAIRED = re.compile(r"[\"'`_]|\*+|__+")
+_PAIRED = re.compile(r"[\"'`_]|``|\*+|__+")
 _LOW_QUOTES = {"“": "„", "‘": "‚"}
 """The marks that close in German what they open in English."""
 
@@ -135,7 +136,9 @@ class WordsWriter(Writer):
         if _LOW_QUOTES.get(word) in self._open:
             self._open -= {_LOW_QUOTES[word]}
             return True, False
-        if _PAIRED.fullmatch(word):
+        if word == "''":  # closes what `` has opened, where people write like that
+            self._open -= {"``"}
+        if _PAIRED.fullmatch(word) and not (word == "*" and self.at_start):  # which is a point of a list
             if word in self._open:
                 self._open -= {word}
                 return True, False
