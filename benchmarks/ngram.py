@@ -1,7 +1,7 @@
 """The count side measured: estimating, scoring, blanks, memory; beside KenLM (queries) and NLTK's lm, in one run.
 
     python benchmarks/ngram.py            # all, about three minutes; writes results/ngram.json
-    python benchmarks/ngram.py --docs     # only puts the stored results into docs/ngrams.md
+    python benchmarks/ngram.py --docs     # only puts the stored results into the docs
 
 One core: the script sets OMP_NUM_THREADS=1 for every measurement, and times are processor seconds, the best of a few.
 """
@@ -25,7 +25,8 @@ import numpy as np
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-DOCS = HERE.parent / "docs" / "ngrams.md"
+DOCS = {"perplexity": "ngrams.md", "speed": "ngram-speed.md", "disk": "ngram-speed.md"}
+"""Which page has which table."""
 PATTERNS = ("the ? of the ?", "? ? of the company", "the ? ? said", "mr. ? said the ? was ?")
 TOKENS_PER_COPY = 250_000
 NLTK_LINES = 2_000
@@ -258,15 +259,15 @@ def make_tables(results: dict[str, Any], spill: dict[str, Any]) -> dict[str, lis
 
 
 def write_docs(tables: dict[str, list[list[str]]]) -> None:
-    """Put the tables between their marks in docs/ngrams.md."""
-    text = DOCS.read_text(encoding="utf-8")
+    """Put the tables between their marks in the docs."""
     for name, rows in tables.items():
+        page = HERE.parent / "docs" / DOCS[name]
         lines = ["| " + " | ".join(row) + " |" for row in rows]
         lines.insert(1, "|" + "---|" * len(rows[0]))
         begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        before, rest = text.split(begin, 1)
+        before, rest = page.read_text(encoding="utf-8").split(begin, 1)
         text = before + begin + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1]
-    DOCS.write_text(text, encoding="utf-8")
+        page.write_text(text, encoding="utf-8")
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """Tables of results: made from the ``summary.json`` files under ``results/``, put into the documents, never typed.
 
-``python tools/results.py results .`` makes the tables of README, log and findings and the reports in
+``python tools/results.py results .`` makes the tables of README, results, trials and findings and the reports in
 ``docs/reproduced`` anew; run folders given after it are kept under ``results/`` first.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +25,8 @@ from tslm.runs.folder import keep
 from tslm.runs.summary import Summary, read_summary
 from tslm.training.metrics import read_metrics
 
-BEGIN, END = "<!-- results: begin -->", "<!-- results: end -->"
+PLAIN_ROWS = ("kn5", "rnn", "lstm", "tslm")
+"""The paper's own rows with one softmax."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,48 @@ def collect(folder: Path, pattern: str = "*/*/summary.json") -> list[Result]:
     return found
 
 
-def make_markdown(folder: Path) -> str:
+def make_results(folder: Path) -> str:
     """Return the table of all runs as Markdown, the best last."""
+    return _table(collect(folder))
+
+
+def make_selection(folder: Path) -> str:
+    """Return the README's table: on the paper's corpora, the best run by validation of each kind worth comparing.
+
+    Worth comparing are the paper's own rows with one softmax (a seed is no kind of its own), and every cell and every
+    mix that the paper has not.
+    """
+    best: dict[tuple[str, str], Result] = {}
+    for result in collect(folder):
+        corpus, summary = result.folder.parent.name, result.summary
+        if corpus not in TABLE_2 or summary is None or summary.valid is None:
+            continue
+        kind = _kind(result.folder.name, summary)
+        before = best.get((corpus, kind)) if kind else None
+        if kind and (before is None or summary.valid.perplexity < _valid(before)):
+            best[corpus, kind] = result
+    return _table(list(best.values()))
+
+
+def _kind(run: str, summary: Summary) -> str | None:
+    """Return what a run competes with; None for what the README leaves out."""
+    row, recipe = run.split("-seed")[0], summary.recipe
+    if row in PLAIN_ROWS:
+        return row
+    if recipe.kind == "recurrent":
+        return recipe.model.cell.kind if recipe.model.cell.kind not in PLAIN_ROWS else None
+    return recipe.kind if recipe.kind == "interpolation" else None
+
+
+def _valid(result: Result) -> float:
+    found = None if result.summary is None else result.summary.valid
+    return math.inf if found is None else found.perplexity
+
+
+def _table(results: list[Result]) -> str:
     header = ["corpus", "model", "size", "parameters", "valid", "test", "paper's test", "training"]
     rows: list[list[str]] = []
-    for result in sorted(collect(folder), key=lambda result: (result.folder.parent.name, -result.test)):
+    for result in sorted(results, key=lambda result: (result.folder.parent.name, -result.test)):
         corpus, run, summary = result.folder.parent.name, result.folder.name, result.summary
         if summary is None:
             rows.append([corpus, run, "damaged", *["–"] * 5])
@@ -107,21 +146,32 @@ def make_trials(folder: Path) -> str:
     return markdown_table(header, rows)
 
 
-def update(document: Path, table: str) -> str:
-    """Return a document's text with the table between its two markers made anew."""
+def update(document: Path, parts: Mapping[str, str]) -> str:
+    """Return a document's text with each part made anew between the two markers of its name."""
     text = document.read_text(encoding="utf-8")
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        raise RunError(f"{document} must hold {BEGIN} and {END} once each")
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+    for name, part in parts.items():
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        if text.count(begin) != 1 or text.count(end) != 1:
+            raise RunError(f"{document} must hold {begin} and {end} once each")
+        before, rest = text.split(begin)
+        text = f"{before}{begin}\n{part}\n{end}{rest.split(end)[1]}"
+    return text
+
+
+def make_documents(results: Path) -> dict[str, dict[str, str]]:
+    """Return what is made from runs: document → name of the part → Markdown."""
+    return {
+        "README.md": {"results": make_selection(results)},
+        "docs/results.md": {"results": make_results(results)},
+        "docs/log.md": {"trials": make_trials(results)},
+        "docs/findings.md": make_claims(results),
+    }
 
 
 def write_documents(results: Path, root: Path) -> None:
     """Make every table and report of the documents below ``root`` anew."""
-    tables = {"README.md": make_markdown, "docs/log.md": make_trials, "docs/findings.md": make_claims}
-    for document, make in tables.items():
-        write_text(root / document, update(root / document, make(results)))
+    for document, parts in make_documents(results).items():
+        write_text(root / document, update(root / document, parts))
     for what, corpus in expand("all"):
         try:
             made = report(what, corpus, None, results)

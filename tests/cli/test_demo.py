@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 from tslm.cli import main
 
@@ -15,9 +16,22 @@ def test_the_demonstration_runs_from_text_to_page(tmp_path, capsys) -> None:
     for name in ("KN-5", "TSLM"):
         true, _, shuffled = (entry["perplexity"] for entry in found["scored"][name])
         assert true < shuffled
+    assert found["effects"]["words"][-1] == "."
     page = (folder / "report.html").read_text()
-    assert "<svg" in page
-    assert "try" not in found
+    assert page.count("<svg") == 2, "the effects of words, and the curves"
+    assert page.index("<svg") < page.index("<details>"), "pictures before recipes"
+    assert page.count("<details>") == page.count("</details>") == 2
     # The second time everything is there already; the tables are for people.
     assert main(["demo", "--quick", "--out", str(folder)]) == 0
-    assert "try next" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "try next" in printed
+    assert "*heavens*" in printed, "odd words are marked where there are no colours"
+    for entry in found["next"]:
+        assert entry["command"] in printed
+        command = shlex.split(entry["command"])[1:]
+        if command[0] in (
+            "fill",
+            "explain",
+            "generate",
+        ):  # the others take their time, and have tests of their own
+            assert main(command) == 0, command

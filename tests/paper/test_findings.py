@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tslm.paper.findings import (
+    SECTIONS,
     judge_length,
     judge_pair,
     judge_paper,
@@ -26,7 +29,7 @@ def test_a_row_is_better_only_if_its_worst_seed_is(tslm, lstm, verdict) -> None:
     finding = judge_pair({"tslm": tslm, "lstm": lstm}, "tslm", "lstm", "ptb")
     assert finding.verdict == verdict
     assert finding.claim == "TSLM is better than LSTM"
-    assert f"{tslm[0]:.2f}" in finding.evidence
+    assert f"{tslm[0]:.2f}" in finding.rows[0]["TSLM"]
 
 
 def test_what_is_not_run_is_open() -> None:
@@ -47,15 +50,33 @@ def test_saturation_means_no_gain_beyond_the_papers_best() -> None:
     assert judge_length({"tslm": falling}, "reset", 30).verdict == "does not hold"
     both = judge_length({"tslm": flat, "rnn": falling}, "reset", 30)
     assert both.verdict == "holds for some cells only"
-    assert "RNN: within 1% of its lowest from n = 60, -5.0% from 30 to 60" in both.evidence
+    assert both.rows[1] == {
+        "state": "reset",
+        "cell": "RNN",
+        "within 1% of its lowest": "from n = 60",
+        "n = 30 → 60": "-5.0%",
+    }
     worse = judge_rank({"tslm": {128: 99.0, 256: 100.0, 512: 103.0}}, 256)
     assert worse.verdict == "holds"
-    assert "from r = 128, +3.0%" in worse.evidence, "flat before the paper's best, and said so"
+    assert list(worse.rows[0].values())[2:] == ["from r = 128", "+3.0%"], (
+        "flat before the paper's best, and said so"
+    )
     alone = judge_rank_alone({"tslm": {128: 120.0, 256: 100.0, 512: 90.0}}, 256)
     assert (alone.claim, alone.verdict) == ("r = m is enough, m = 256 given", "does not hold")
 
 
 def test_claims_without_runs_are_listed_once(tmp_path) -> None:
-    text = make_claims(tmp_path)
+    parts = make_claims(tmp_path)
+    text = parts.pop("claims")
     assert text.count("| **open** |") == len(text.splitlines()) - 2
     assert "wikitext-2" not in text
+    assert set(parts) == set(SECTIONS)
+    assert parts["tslm-rnn"] == "“TSLM is better than RNN”: open on ptb."
+
+
+def test_a_section_begins_with_a_sentence_and_has_one_small_table() -> None:
+    for section, part in make_claims(Path(__file__).parents[2] / "results").items():
+        if section != "claims":
+            sentence, _, table = part.partition("\n\n")
+            assert sentence.endswith("."), section
+            assert table.startswith("| corpus |"), section

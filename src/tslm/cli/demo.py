@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 EXAMPLES = """examples:
   tslm demo
   tslm demo --out somewhere --json"""
+
+ODD = 7.0
+"""Nats of surprise: a word of a probability below one in a thousand is marked."""
 
 
 def add(subparsers: Any) -> None:
@@ -48,36 +54,72 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print(found: dict[str, Any]) -> None:
-    """Print what was found as tables."""
+    """Print what was found, for people."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
-    from rich.text import Text
-
-    from tslm.reports.demo import NEXT, PATTERN
 
     console = Console(highlight=False, soft_wrap=True)
-    models = list(found["perplexity"])
-    table = Table(title="perplexity", title_justify="left")
-    for column in ("model", "valid", "test"):
+    table = Table(title="perplexity, lower is better", title_justify="left")
+    for column in ("model", "valid", "test", "parameters", "learnt in"):
         table.add_column(column, justify="left" if column == "model" else "right")
     for name, splits in found["perplexity"].items():
-        table.add_row(name, f"{splits['valid']:.2f}", f"{splits['test']:.2f}")
+        model = found["models"][name]
+        cells = (f"{splits['valid']:.2f}", f"{splits['test']:.2f}", f"{model['parameters']:,}")
+        table.add_row(name, *cells, f"{model['seconds'] or 0:.1f} s")
     console.print(table)
-    for name in models:
-        console.print(f"\n[bold]{name}: sentences, each word coloured by surprise[/bold]")
-        for entry in found["scored"][name]:
-            text = Text(f"  {entry['perplexity']:8.1f}  ")
-            for word, nats in zip(entry["words"], entry["nats"], strict=True):
-                colour = "green" if nats < 3 else "yellow" if nats < 7 else "red"
-                text.append(f"{word} ", style=colour)
-            console.print(text)
-        console.print(f"[bold]{name}: generated[/bold]")
-        for line in found["generated"][name]:
-            console.print(f"  {escape(line)}")
-    console.print(f'\n[bold]"{PATTERN}", blanks filled exactly by KN-5[/bold]')
+    for name, sentences in found["scored"].items():
+        console.print(f"\n[bold]{name}: perplexity of sentences, surprising words marked[/bold]")
+        for entry in sentences:
+            console.print(_mark(entry, plain=console.color_system is None))
+    if found.get("effects") is not None:
+        console.print(
+            "\n[bold]TSLM: which earlier word made each word likely (+) or unlikely (-), nats[/bold]"
+        )
+        for line in _draw_effects(found["effects"]):
+            console.print(line)
+    for name, texts in found["generated"].items():
+        console.print(f"\n[bold]{name}: generated[/bold]")
+        for text in texts:
+            console.print(f"  {escape(text)}")
+    console.print(f'\n[bold]"{found["pattern"]}", both blanks filled exactly by KN-5[/bold]')
     for entry in found["filled"]:
-        console.print(f"  {entry['probability']:.4f}  {escape(' … '.join(entry['words']))}")
-    console.print(f"\nthe whole story: {found['report']}\ntry next:")
-    for line in NEXT:
-        console.print(f"  {escape(line)}")
+        console.print(f"  {entry['probability']:6.2%}  {escape(entry['text'])}")
+    console.print(f"\nthe same with pictures: [bold]{escape(found['report'])}[/bold]\n\ntry next:")
+    for entry in found["next"]:
+        console.print(f"  {escape(entry['command'])}\n      [dim]{escape(entry['why'])}[/dim]")
+
+
+def _mark(entry: dict[str, Any], *, plain: bool) -> Text:
+    """Return a sentence with its words coloured by surprise; without colours the odd ones stand between stars."""
+    from rich.text import Text
+
+    text = Text(f"  {entry['perplexity']:9,.1f}  ")
+    for word, nats in zip(entry["words"][:-1], entry["nats"], strict=False):
+        odd = nats >= ODD
+        colour = "bold red" if odd else "yellow" if nats >= ODD / 2 else "green"
+        text.append(f"*{word}*" if odd and plain else word, style=colour)
+        text.append(" ")
+    return text
+
+
+def _draw_effects(effects: dict[str, Any]) -> list[Text]:
+    """Return a line per word: the words before it, each on a ground as deep as its effect, the two largest named."""
+    import numpy as np
+    from rich.text import Text
+
+    from tslm.drawing.heatmap import ink, largest_effect, shade
+
+    words, matrix = effects["words"], np.array(effects["matrix"])
+    largest = largest_effect(matrix)
+    lines: list[Text] = []
+    for place in range(1, len(words)):
+        line = Text(f"  {words[place]:>12}  ← ")
+        for before in range(place):
+            value = float(matrix[before, place])
+            line.append(f" {words[before]} ", style=f"{ink(value, largest)} on {shade(value, largest)}")
+        strongest = sorted(range(place), key=lambda before: -abs(matrix[before, place]))[:2]
+        named = ", ".join(f"{words[before]} {matrix[before, place]:+.1f}" for before in strongest)
+        line.append(f"  {named}", style="dim")
+        lines.append(line)
+    return lines

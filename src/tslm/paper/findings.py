@@ -20,25 +20,34 @@ class Finding:
     """A claim of the paper and what the runs say of it."""
 
     claim: str
-    evidence: str
     verdict: str
+    rows: tuple[dict[str, str], ...] = ()
+    """The numbers behind the verdict, column by column; none where nothing is run."""
 
 
-def find_all(corpus: str, results: Path) -> list[Finding]:
-    """Return every claim with its verdict."""
+OPEN = "open"
+
+SECTIONS = ("tslm-rnn", "tslm-lstm", "mixtures", "paper", "length", "rank")
+"""The parts of ``docs/findings.md``, each of which begins with a sentence and a table."""
+
+
+def find_all(corpus: str, results: Path) -> dict[str, list[Finding]]:
+    """Return every claim with its verdict, by section."""
     tests = read_tests(corpus, results)
     lengths = {reading: read_curves("figure4", corpus, results, reading) for reading in READINGS}
     equal, fixed = (read_curves("figure5", corpus, results, reading) for reading in rank_readings(corpus))
-    return [
-        *(judge_pair(tests, "tslm", other, corpus) for other in ("rnn", "lstm")),
-        judge_pair(tests, "tslm-mos", "rnn-mos", corpus),
-        judge_pair(tests, "tslm-mos", "tslm", corpus),
-        judge_paper(tests, "tslm", corpus),
-        judge_paper(tests, "tslm-mos", corpus),
-        *(judge_length(curves, reading, FIGURE_4[corpus]) for reading, curves in lengths.items()),
-        judge_rank(equal, FIGURE_5[corpus]),
-        judge_rank_alone(fixed, FIGURE_5[corpus]),
-    ]
+    found = (
+        [judge_pair(tests, "tslm", "rnn", corpus)],
+        [judge_pair(tests, "tslm", "lstm", corpus)],
+        [
+            judge_pair(tests, "tslm-mos", "rnn-mos", corpus),
+            judge_pair(tests, "tslm-mos", "tslm", corpus),
+        ],
+        [judge_paper(tests, "tslm", corpus), judge_paper(tests, "tslm-mos", corpus)],
+        [judge_length(curves, reading, FIGURE_4[corpus]) for reading, curves in lengths.items()],
+        [judge_rank(equal, FIGURE_5[corpus]), judge_rank_alone(fixed, FIGURE_5[corpus])],
+    )
+    return dict(zip(SECTIONS, found, strict=True))
 
 
 def read_tests(corpus: str, results: Path) -> dict[str, list[float]]:
@@ -66,18 +75,16 @@ def judge_pair(tests: Mapping[str, Sequence[float]], better: str, worse: str, co
     names = TABLE_2[corpus]
     claim = f"{names[better].name} is better than {names[worse].name}"
     if better not in tests or worse not in tests:
-        return Finding(claim, "not run", "open")
-    evidence = f"test {_seeds(tests[better])} against {_seeds(tests[worse])}"
+        return Finding(claim, OPEN)
     if max(tests[better]) < min(tests[worse]):
         verdict = "holds"
     elif min(tests[better]) > max(tests[worse]):
         verdict = "does not hold"
     else:
         verdict = "the seeds overlap"
-    few = min(len(tests[better]), len(tests[worse])) == 1
-    return Finding(
-        claim, evidence, verdict + (", one seed" if few and verdict != "the seeds overlap" else "")
-    )
+    few = min(len(tests[better]), len(tests[worse])) == 1 and verdict != "the seeds overlap"
+    row = {names[better].name: _seeds(tests[better]), names[worse].name: _seeds(tests[worse])}
+    return Finding(claim, verdict + (", one seed" if few else ""), (row,))
 
 
 def judge_paper(tests: Mapping[str, Sequence[float]], row: str, corpus: str) -> Finding:
@@ -85,33 +92,34 @@ def judge_paper(tests: Mapping[str, Sequence[float]], row: str, corpus: str) -> 
     paper = TABLE_2[corpus][row]
     claim = f"{paper.name} reaches {paper.test} on test"
     if row not in tests or paper.test is None:
-        return Finding(claim, "not run", "open")
+        return Finding(claim, OPEN)
     mean = sum(tests[row]) / len(tests[row])
     verdict = "holds" if mean <= paper.test else "not reached here"
     one = ", one seed" if len(tests[row]) == 1 else ""
-    return Finding(claim, f"test {_seeds(tests[row])}", verdict + one)
+    numbers = {"model": paper.name, "test": _seeds(tests[row]), "the paper's": str(paper.test)}
+    return Finding(claim, verdict + one, (numbers,))
 
 
 def judge_length(curves: Mapping[str, Mapping[int, float]], reading: str, best: int) -> Finding:
     """Figure 4. Judge whether perplexity stops falling at the length that the paper finds best."""
     claim = f"perplexity saturates at n = {best} (state {reading})"
-    return _judge_saturation(claim, curves, best, "n")
+    return _judge_saturation(claim, curves, best, "n", {"state": reading})
 
 
 def judge_rank(curves: Mapping[str, Mapping[int, float]], best: int) -> Finding:
     """Figure 5. Judge whether a rank beyond the paper's best brings anything, with r = m."""
-    return _judge_saturation(f"r = m = {best} is enough", curves, best, "r")
+    return _judge_saturation(f"r = m = {best} is enough", curves, best, "r", {"m": "r"})
 
 
 def judge_rank_alone(curves: Mapping[str, Mapping[int, float]], size: int) -> Finding:
     """Figure 5. Judge whether a rank beyond the size of the word vectors brings anything."""
-    return _judge_saturation(f"r = m is enough, m = {size} given", curves, size, "r")
+    return _judge_saturation(f"r = m is enough, m = {size} given", curves, size, "r", {"m": str(size)})
 
 
 def _judge_saturation(
-    claim: str, curves: Mapping[str, Mapping[int, float]], best: int, letter: str
+    claim: str, curves: Mapping[str, Mapping[int, float]], best: int, letter: str, reading: dict[str, str]
 ) -> Finding:
-    parts: list[str] = []
+    rows: list[dict[str, str]] = []
     reached: list[bool] = []
     for cell, curve in curves.items():
         beyond = max(curve, default=0)
@@ -120,26 +128,53 @@ def _judge_saturation(
         lowest = min(curve.values())
         enough = min(value for value in curve if curve[value] <= (1 + FLAT) * lowest)
         reached.append(enough <= best)
-        change = curve[beyond] / curve[best] - 1
-        parts.append(
-            f"{cell.upper()}: within {FLAT:.0%} of its lowest from {letter} = {enough}, "
-            f"{change:+.1%} from {best} to {beyond}"
+        rows.append(
+            {
+                **reading,
+                "cell": cell.upper(),
+                f"within {FLAT:.0%} of its lowest": f"from {letter} = {enough}",
+                f"{letter} = {best} → {beyond}": f"{curve[beyond] / curve[best] - 1:+.1%}",
+            }
         )
     if not reached:
-        return Finding(claim, "not run", "open")
+        return Finding(claim, OPEN)
     verdict = "holds" if all(reached) else "holds for some cells only" if any(reached) else "does not hold"
-    return Finding(claim, "; ".join(parts), verdict)
+    return Finding(claim, verdict, tuple(rows))
 
 
-def make_claims(results: Path) -> str:
-    """Return all claims, for PTB and then WikiText-2's table, as Markdown."""
-    rows = [
-        [corpus, finding.claim, finding.evidence, f"**{finding.verdict}**"]
-        for corpus in TABLE_2
-        for finding in find_all(corpus, results)
-        if corpus == "ptb" or finding.evidence != "not run"
-    ]
-    return markdown_table(["corpus", "the paper's claim", "runs", "verdict"], rows)
+def make_claims(results: Path) -> dict[str, str]:
+    """Return the parts of the findings that are made from runs, as Markdown.
+
+    Returns:
+        ``claims``, the table of all verdicts, and for each section a sentence and a small table. Of WikiText-2 only
+        what has been run is said.
+    """
+    found = {corpus: find_all(corpus, results) for corpus in TABLE_2}
+    verdicts: list[list[str]] = []
+    parts: dict[str, str] = {}
+    for section in SECTIONS:
+        sentences: dict[str, list[str]] = {}
+        rows: list[dict[str, str]] = []
+        for corpus, findings in found.items():
+            for finding in findings[section]:
+                if corpus != "ptb" and not finding.rows:
+                    continue
+                verdicts.append([finding.claim, corpus, f"**{finding.verdict}**"])
+                sentences.setdefault(finding.claim, []).append(_say(finding.verdict, corpus))
+                rows += [
+                    {"corpus": corpus, **row, "verdict": f"**{finding.verdict}**"} for row in finding.rows
+                ]
+        lead = " ".join(f"“{claim}”: {'; '.join(said)}." for claim, said in sentences.items())
+        # Rows of two corpora may have columns of their own, such as another best length.
+        header = list(dict.fromkeys(column for row in rows for column in row))
+        table = markdown_table(header, [[row.get(column, "") for column in header] for row in rows])
+        parts[section] = f"{lead}\n\n{table}" if rows else lead
+    return {"claims": markdown_table(["the paper's claim", "corpus", "verdict"], verdicts), **parts}
+
+
+def _say(verdict: str, corpus: str) -> str:
+    said, _, seeds = verdict.partition(", ")
+    return f"{said} on {corpus}{f' ({seeds})' if seeds else ''}"
 
 
 def _seeds(values: Sequence[float]) -> str:

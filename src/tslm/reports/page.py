@@ -22,12 +22,15 @@ REPORT = "report.html"
 STYLE = """
 :root { color-scheme: light dark; }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; }
+table { border-collapse: collapse; margin: 1rem 0; display: block; max-width: 100%; overflow-x: auto; }
+td { overflow-wrap: anywhere; }
 th, td { padding: .3rem .8rem; text-align: left; border-bottom: 1px solid #8886; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 svg { width: 100%; height: auto; }
 pre { overflow-x: auto; padding: .8rem; border: 1px solid #8886; border-radius: .4rem; }
+summary { cursor: pointer; }
 small { opacity: .75; }
+@media (max-width: 40rem) { th, td { padding: .3rem .35rem; } }
 """
 
 
@@ -97,6 +100,6 @@ def make_run(summary: Summary, entries: Sequence[Mapping[str, Any]]) -> str:
         *(f"<p><small>{escape(protocol)}</small></p>" for protocol in protocols),
         draw_curves(entries) if entries else "",
         make_table(["", ""], facts),
-        f"<h2>Recipe</h2><pre>{escape(tomli_w.dumps(recipe_tables(summary.recipe)))}</pre>",
+        f"<details><summary>Recipe</summary><pre>{escape(tomli_w.dumps(recipe_tables(summary.recipe)))}</pre></details>",
     ]
     return "\n".join(parts)
