@@ -15,6 +15,7 @@ from tslm.errors import TslmError, nearest
 from tslm.inference.generate import Draw, Generation
 from tslm.serve import schemas
 from tslm.serve.limits import Limits, Refused, error_body
+from tslm.serve.memory import giving_back
 from tslm.serve.models import ServedModel, gather_samples, join
 from tslm.serve.workers import Workers
 
@@ -78,9 +79,8 @@ async def fill(body: schemas.FillRequest, request: Request) -> schemas.FillRespo
     model = find_model(request, body.model)
     check_text(request, body.pattern, limits(request).explained_words)
     parsed = model.parse(body.pattern, limits(request))
-    report = await workers(request).compute(
-        lambda: model.fill(parsed, span=body.span, top=body.top, samples=body.samples, seed=body.seed)
-    )
+    options = {"span": body.span, "top": body.top, "samples": body.samples, "seed": body.seed}
+    report = await workers(request).compute(lambda: giving_back(lambda: model.fill(parsed, **options)))
     return schemas.FillResponse(**report)
 
 

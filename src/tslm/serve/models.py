@@ -100,10 +100,8 @@ class ServedModel:
         self, parsed: Sequence[int | None], *, span: Any, top: int, samples: int, seed: int
     ) -> dict[str, Any]:
         """Fill the blanks of a pattern."""
-        model = require_blanks(self.model)
-        report = describe_filling(
-            model.fill(parsed, span=span), parsed, self.model.vocabulary, top=top, samples=samples, seed=seed
-        )
+        filling = require_blanks(self.model).fill(parsed, span=span)
+        report = describe_filling(filling, parsed, self.model.vocabulary, top=top, samples=samples, seed=seed)
         return {"model": self.name, **report}
 
     def generation(
