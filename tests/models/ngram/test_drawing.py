@@ -13,7 +13,7 @@ from tslm.inference.generate import Generation, Sampling
 from tslm.models.base import DrawsWords
 from tslm.models.ngram import backoff
 from tslm.models.ngram.backoff import BackoffModel
-from tslm.models.ngram.smoothed import NgramModel, NgramConfig
+from tslm.models.ngram.smoothed import NgramConfig, NgramModel
 from tslm.models.ngram.smoothing import BackoffTable
 
 COUNT = 4_000
