@@ -55,7 +55,7 @@ def race_train(shape: tuple[int, ...], rank: int) -> dict[str, Any]:
     import tensorly
     from tensorly.decomposition import tensor_train
 
-    from tslm.tensors.train import split_train
+    from tslm.tensors.train_svd import split_train
 
     tensor = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     array = tensor.numpy()

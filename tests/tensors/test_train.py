@@ -86,14 +86,6 @@ def test_entries_without_the_tensor() -> None:
     torch.testing.assert_close(train.evaluate(indices), train.to_tensor()[tuple(indices.T)])
 
 
-def test_orthogonalised_train_is_the_same_tensor() -> None:
-    train = decompose_train(draw(5, (3, 4, 5, 2))).form.orthogonalise()
-    torch.testing.assert_close(train.to_tensor(), draw(5, (3, 4, 5, 2)), rtol=1e-12, atol=1e-12)
-    for core in train.cores[:-1]:
-        basis = core.reshape(-1, core.shape[2])
-        torch.testing.assert_close(basis.T @ basis, torch.eye(core.shape[2], dtype=torch.float64))
-
-
 def test_special_tensors() -> None:
     zero = decompose_train(torch.zeros(3, 4, 5))
     assert zero.error == 0

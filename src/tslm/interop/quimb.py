@@ -1,7 +1,8 @@
-"""Tensor networks to and from quimb (the extra ``quimb``)."""
+"""Tensor networks and trains to and from quimb (the extra ``quimb``)."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from functools import reduce
@@ -13,6 +14,7 @@ from tslm.errors import ShapeError, UnsupportedError
 from tslm.tensors.algebra import read_entries
 from tslm.tensors.contraction import tie_deltas
 from tslm.tensors.network import Node, TensorNetwork, delta_node, tensor_node
+from tslm.tensors.train import TensorTrain
 
 
 def to_quimb(network: TensorNetwork) -> Any:
@@ -96,6 +98,57 @@ def from_quimb(network: Any, *, output_inds: Sequence[str] | None = None) -> Ten
         wanted = [*legs, *([ind] if ind in open_legs else [])]
         nodes.append(delta_node(_make_unique(ind, taken), size, wanted))
     return TensorNetwork(nodes, open_legs)
+
+
+def train_to_quimb(train: TensorTrain) -> Any:
+    """Return a tensor train as ``quimb.tensor.MatrixProductState`` of NumPy arrays, with physical indices k0, k1, ….
+
+    Example:
+        >>> from tslm.tensors import draw_train
+        >>> train = draw_train((2, 2, 2), 2)
+        >>> state = train_to_quimb(train)
+        >>> np.allclose(state.to_dense().reshape(2, 2, 2), train.to_tensor())
+        True
+
+    Raises:
+        UnsupportedError: quimb is not installed.
+    """
+    quimb = _import_quimb()
+    cores = [core.detach().to(train.dtype).resolve_conj().cpu().numpy() for core in train.cores]
+    if len(cores) == 1:
+        return quimb.MatrixProductState([cores[0][0, :, 0]], shape="lpr")
+    return quimb.MatrixProductState([cores[0][0], *cores[1:-1], cores[-1][..., 0]], shape="lpr")
+
+
+def train_from_quimb(state: Any) -> TensorTrain:
+    """Return a ``quimb.tensor.MatrixProductState`` as a tensor train, its exponent multiplied in.
+
+    Example:
+        >>> import quimb.tensor
+        >>> train_from_quimb(quimb.tensor.MPS_rand_state(5, bond_dim=3)).ranks
+        (3, 3, 3, 3)
+
+    Raises:
+        ShapeError: the state is cyclic, or no matrix product state.
+    """
+    if not hasattr(state, "sites") or not hasattr(state, "site_ind"):
+        raise ShapeError(
+            f"a {type(state).__name__} is no matrix product state; use from_quimb for other networks"
+        )
+    if getattr(state, "cyclic", False):
+        raise ShapeError("a cyclic matrix product state is no train; use from_quimb")
+    sites = list(state.sites)
+    scale = 10.0 ** (float(state.exponent) / len(sites))
+    cores: list[torch.Tensor] = []
+    for place, site in enumerate(sites):
+        tensor, wanted = state[site], [state.site_ind(site)]
+        shared = [set(tensor.inds) & set(state[other].inds) for other in sites[max(0, place - 1) : place]]
+        later = [set(tensor.inds) & set(state[other].inds) for other in sites[place + 1 : place + 2]]
+        before, after = sorted(set().union(*shared)), sorted(set().union(*later))
+        data = read_entries(tensor.transpose(*before, *wanted, *after).data, f"site {site}")
+        sizes = [math.prod(tensor.ind_size(ind) for ind in group) for group in (before, wanted, after)]
+        cores.append(data.reshape(sizes) * scale)
+    return TensorTrain(tuple(cores))
 
 
 def _name_hyper_indices(network: TensorNetwork) -> dict[str, str]:

@@ -29,9 +29,11 @@ from tslm.tensors.approximation import (
     round_off,
     widen,
 )
+from tslm.tensors.canonical import left_canonical
 from tslm.tensors.network import Node, TensorNetwork, delta_node, tensor_node
 from tslm.tensors.terms import find_terms
-from tslm.tensors.train import TensorTrain, bond_limit, maximum_train_rank, split_train
+from tslm.tensors.train import TensorTrain, bond_limit, maximum_train_rank
+from tslm.tensors.train_svd import split_train
 
 
 @dataclass(frozen=True)
@@ -166,7 +168,7 @@ def _convert_train(
     Levels are taken from the last to the first. ``weighting`` stands for all that is right of the present bond: that
     part of T is weighting·Q with orthonormal rows of Q, so errors of a weighted core are errors of T.
     """
-    cores = TensorTrain(tuple(widen(core) for core in train.cores)).orthogonalise().cores
+    cores = left_canonical(TensorTrain(tuple(widen(core) for core in train.cores))).cores
     left, weights, right = torch.linalg.svd(cores[-1][:, :, 0], full_matrices=False)
     if len(cores) == 1:
         return RecursiveDecomposition(weights, (), (left @ right,)), 0.0

@@ -1,38 +1,41 @@
-"""Tensor trains: T[d₁…dₙ] = G₁[d₁]·G₂[d₂]⋯Gₙ[dₙ], found by successive singular value decompositions.
+"""Tensor trains: T[d₁…dₙ] = G₁[d₁]·G₂[d₂]⋯Gₙ[dₙ], and their arithmetic without ever building T.
 
-The error is not only bounded but known: each step projects what is left onto the span of the kept singular
-vectors, the parts cut off are orthogonal to one another, and so ‖T − T̂‖² is the sum of the squares of all
-discarded singular values. Cutting each bond to its best rank separately could not do better than the largest of
-those sums, hence T̂ is at most √(n−1) times as far from T as the best train of the same ranks.
+    >>> a, b = draw_train((3, 4, 5), 2, seed=1), draw_train((3, 4, 5), 3, seed=2)
+    >>> (a + b).ranks, (a * b).ranks  # bonds add up, or multiply; ``round_train`` makes them smaller again
+    ((5, 5), (6, 6))
+    >>> torch.allclose((a * b - 2 * a).to_tensor(), a.to_tensor() * (b.to_tensor() - 2))
+    True
+    >>> torch.allclose(inner(a, b), (a.to_tensor() * b.to_tensor()).sum())
+    True
+
+Physicists call a train a matrix product state, its bonds virtual and its modes physical. Cores may be complex;
+everything but ``norm`` is differentiable.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
 from tslm.errors import ShapeError
-from tslm.tensors.algebra import show
-from tslm.tensors.approximation import (
-    Approximation,
-    check_rank,
-    measure_error,
-    measure_norm,
-    prepare_tensor,
-    round_off,
-)
+from tslm.tensors.algebra import show, show_shape
 from tslm.tensors.network import TensorNetwork, tensor_node
 
 
 @dataclass(frozen=True)
 class TensorTrain:
-    """Cores G₁ … Gₙ of shape (bond before × mode × bond after); the outermost bonds have size 1."""
+    """Cores G₁ … Gₙ of shape (bond before × mode × bond after); the outermost bonds have size 1.
+
+    >>> cores = torch.ones(1, 3, 2), torch.ones(2, 4, 1)
+    >>> TensorTrain(cores).shape
+    (3, 4)
+    """
 
     cores: tuple[Tensor, ...]
 
@@ -49,6 +52,9 @@ class TensorTrain:
         if before != 1:
             raise ShapeError(f"the last core is {show(self.cores[-1])}; its last bond must have size 1")
 
+    def __len__(self) -> int:
+        return len(self.cores)
+
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the full tensor."""
@@ -58,6 +64,14 @@ class TensorTrain:
     def ranks(self) -> tuple[int, ...]:
         """Sizes of the bonds between cores."""
         return tuple(core.shape[2] for core in self.cores[:-1])
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype that holds the entries of all cores."""
+        dtype = self.cores[0].dtype
+        for core in self.cores[1:]:
+            dtype = torch.promote_types(dtype, core.dtype)
+        return dtype
 
     @property
     def parameter_count(self) -> int:
@@ -93,16 +107,137 @@ class TensorTrain:
         ]
         return TensorNetwork(nodes, [f"d{k + 1}" for k in range(last + 1)])
 
-    def orthogonalise(self) -> TensorTrain:
-        """Return the same tensor with all cores but the last orthonormal in (bond × mode) against the next bond."""
-        cores = list(self.cores)
-        for k in range(len(cores) - 1):
-            before, mode, _ = cores[k].shape
-            basis, rest = torch.linalg.qr(cores[k].reshape(before * mode, -1))
-            cores[k] = basis.reshape(before, mode, -1)
-            after = cores[k + 1]
-            cores[k + 1] = (rest @ after.reshape(after.shape[0], -1)).reshape(-1, *after.shape[1:])
+    def to(self, dtype: torch.dtype) -> TensorTrain:
+        """Return the same train in another dtype."""
+        return TensorTrain(tuple(core.to(dtype) for core in self.cores))
+
+    def conj(self) -> TensorTrain:
+        """Return the complex conjugate."""
+        return TensorTrain(tuple(core.conj() for core in self.cores))
+
+    def __add__(self, other: TensorTrain) -> TensorTrain:
+        """Entry by entry: the cores stand side by side, so bonds add up."""
+        check_shapes(self, other)
+        if len(self) == 1:
+            return TensorTrain((self.cores[0] + other.cores[0],))
+        cores: list[Tensor] = []
+        for k, (one, two) in enumerate(zip(self.cores, other.cores, strict=True)):
+            if k == 0:
+                cores.append(torch.cat([one, two], 2))
+            elif k == len(self) - 1:
+                cores.append(torch.cat([one, two]))
+            else:
+                upper = torch.cat([one, one.new_zeros(*one.shape[:2], two.shape[2])], 2)
+                lower = torch.cat([two.new_zeros(*two.shape[:2], one.shape[2]), two], 2)
+                cores.append(torch.cat([upper, lower]))
         return TensorTrain(tuple(cores))
+
+    def __mul__(self, other: TensorTrain | complex | float | int | Tensor) -> TensorTrain:
+        """With a number, or with another train entry by entry: then bonds multiply."""
+        if not isinstance(other, TensorTrain):
+            return TensorTrain((self.cores[0] * other, *self.cores[1:]))
+        check_shapes(self, other)
+        return TensorTrain(
+            tuple(
+                torch.einsum("amb,cmd->acmbd", one, two).reshape(
+                    one.shape[0] * two.shape[0], one.shape[1], one.shape[2] * two.shape[2]
+                )
+                for one, two in zip(self.cores, other.cores, strict=True)
+            )
+        )
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> TensorTrain:
+        return self * -1
+
+    def __sub__(self, other: TensorTrain) -> TensorTrain:
+        return self + -other
+
+    def __matmul__(self, other: TensorTrain) -> Shaped[Tensor, ""]:
+        """⟨a, b⟩, as ``inner``."""
+        return inner(self, other)
+
+
+def join(*trains: TensorTrain) -> TensorTrain:
+    """Return the tensor product a ⊗ b ⊗ …, whose modes are those of all trains one after the other.
+
+    >>> join(draw_train((2, 3), 2), draw_train((4,), 1)).shape
+    (2, 3, 4)
+    """
+    return TensorTrain(tuple(core for train in trains for core in train.cores))
+
+
+def inner(left: TensorTrain, right: TensorTrain) -> Shaped[Tensor, ""]:
+    """Return ⟨a, b⟩ = Σ a̅·b, the left argument conjugated as physicists do; ``a.conj()`` undoes it.
+
+    >>> a = draw_train((2, 3, 2), 2, dtype=torch.complex128)
+    >>> torch.allclose(inner(a, a).real.sqrt(), a.to_tensor().norm())
+    True
+
+    Raises:
+        ShapeError: the shapes differ.
+    """
+    check_shapes(left, right)
+    dtype = torch.promote_types(left.dtype, right.dtype)
+    seen = torch.ones(1, 1, dtype=dtype, device=left.cores[0].device)
+    for one, two in zip(left.cores, right.cores, strict=True):
+        half = torch.einsum("ac,cmd->amd", seen, two.to(dtype))
+        seen = torch.einsum("amb,amd->bd", one.to(dtype).conj(), half)
+    return seen[0, 0]
+
+
+def log_norm(train: TensorTrain) -> float:
+    """Return ln ‖T‖, exact to rounding for trains of any length, whose norm itself may be no number.
+
+    The root of ⟨a, a⟩ would lose half of the digits, and overflow; the triangle of a QR decomposition does neither.
+
+    >>> long = join(*[draw_train((2,), 1) * 1e-9 for _ in range(100)])
+    >>> -2100 < log_norm(long) < -2000
+    True
+    """
+    total, rest = 0.0, torch.ones(1, 1, dtype=train.dtype, device=train.cores[0].device)
+    for core in train.cores:
+        grown = torch.einsum("ab,bmc->amc", rest, core.detach().to(train.dtype))
+        rest = torch.linalg.qr(grown.reshape(-1, core.shape[2]), mode="r")[1]
+        size = float(rest.abs().max())
+        if size == 0:
+            return -math.inf
+        total, rest = total + math.log(size), rest / size
+    return total + math.log(float(rest.abs()[0, 0]))
+
+
+def norm(train: TensorTrain) -> float:
+    """Return ‖T‖.
+
+    >>> a = draw_train((3, 4, 2), 2)
+    >>> abs(norm(a) - float(a.to_tensor().norm())) < 1e-12
+    True
+    """
+    return math.exp(log_norm(train))
+
+
+def draw_train(
+    shape: Sequence[int],
+    rank: int | Sequence[int],
+    *,
+    seed: int = 0,
+    dtype: torch.dtype = torch.float64,
+) -> TensorTrain:
+    """Return a random train, its entries of size about 1; bonds are no larger than the shape can use.
+
+    >>> draw_train((2, 3, 4, 2), 5).ranks
+    (2, 5, 2)
+    """
+    numbers = torch.Generator("cpu").manual_seed(seed)
+    wanted = [rank] * (len(shape) - 1) if isinstance(rank, int) else list(rank)
+    bonds = [1, *[min(size, bond_limit(shape, k)) for k, size in enumerate(wanted, 1)], 1]
+    return TensorTrain(
+        tuple(
+            torch.randn(before, size, after, generator=numbers, dtype=dtype, device="cpu") / math.sqrt(before)
+            for size, (before, after) in zip(shape, itertools.pairwise(bonds), strict=True)
+        )
+    )
 
 
 def maximum_train_rank(shape: Sequence[int]) -> int:
@@ -115,110 +250,13 @@ def bond_limit(shape: Sequence[int], bond: int) -> int:
     return min(math.prod(shape[:bond]), math.prod(shape[bond:]))
 
 
-def decompose_train(
-    tensor: Shaped[Tensor | np.ndarray, "..."],
-    *,
-    rank: int | Sequence[int] | None = None,
-    tolerance: float | None = None,
-) -> Approximation[TensorTrain]:
-    """Return the tensor train of a tensor (TT-SVD), from both ends towards the middle.
-
-    Args:
-        tensor: any tensor, real or complex, or a NumPy array.
-        rank: the largest bond, or one size per bond.
-        tolerance: the relative error allowed. With neither, the train is exact to rounding.
-
-    Example:
-        >>> train = decompose_train(torch.rand(8, 8, 8), tolerance=0.1)
-        >>> train.error <= train.bound and train.relative_error <= 0.1
-        True
+def check_shapes(left: TensorTrain, right: TensorTrain) -> None:
+    """Refuse trains of different shapes.
 
     Raises:
-        NumberError: a rank below 1 or above the maximum, a tolerance out of range, a NaN or infinite entry.
+        ShapeError: they are.
     """
-    scaled, scale = prepare_tensor(tensor)
-    train, discarded, norm = split_train(scaled, rank=rank, tolerance=tolerance)
-    error, bound = measure_error(scaled, train), discarded + round_off(scaled, norm)
-    if scale != 1:
-        train = TensorTrain((train.cores[0] * scale, *train.cores[1:]))
-    return Approximation(train, error * scale, bound * scale, norm * scale)
-
-
-def split_train(
-    tensor: Shaped[Tensor, "..."], *, rank: int | Sequence[int] | None, tolerance: float | None
-) -> tuple[TensorTrain, float, float]:
-    """Return the train, the root of the sum of squares of all discarded singular values, and ‖T‖."""
-    shape = tuple(tensor.shape)
-    limits = _check_bonds(rank, tolerance, shape)
-    norm = measure_norm(tensor)
-    budget = (tolerance or 0.0) * norm / math.sqrt(max(1, len(shape) - 1))
-    left: list[Tensor] = []
-    right: list[Tensor] = []
-    middle, before, after, squares = tensor, 1, 1, 0.0
-    first, last = 0, len(shape) - 1
-    while first < last:
-        rows, columns = before * shape[first], shape[last] * after
-        if rows <= columns:
-            matrix = middle.reshape(rows, -1)
-            basis, lost = _find_basis(matrix, limits[first], budget)
-            left.append(basis.reshape(before, shape[first], -1))
-            middle, before, first = basis.mH @ matrix, basis.shape[1], first + 1
-        else:
-            matrix = middle.reshape(-1, columns)
-            basis, lost = _find_basis(matrix.mT, limits[last - 1], budget)
-            right.append(basis.mT.reshape(-1, shape[last], after))
-            middle, after, last = matrix @ basis.conj(), basis.shape[1], last - 1
-        squares += lost**2
-    centre = middle.reshape(before, shape[first], after)
-    return TensorTrain((*left, centre, *reversed(right))), math.sqrt(squares), norm
-
-
-def _find_basis(
-    matrix: Shaped[Tensor, "P Q"], limit: int | None, budget: float
-) -> tuple[Shaped[Tensor, "P R"], float]:
-    """Return the leading left singular vectors of a wide matrix and the norm of what they leave out."""
-    rows, columns = matrix.shape
-    small = matrix if columns < 2 * rows else _reduce_columns(matrix)
-    vectors, singular, _ = torch.linalg.svd(small, full_matrices=False)
-    squares = singular.double().square()
-    tails = squares.flip(0).cumsum(0).flip(0).sqrt()  # tails[r] is the norm cut off when r values are kept
-    noise = torch.finfo(matrix.dtype).eps * rows * float(singular[0])
-    kept = max(1, int((singular.double() > noise).sum()))
-    if budget > 0:
-        kept = max(1, min(kept, int((tails > budget).sum())))
-    if limit is not None:
-        kept = min(kept, limit)
-    lost = float(tails[kept]) if kept < len(tails) else 0.0
-    return vectors[:, :kept].contiguous(), lost
-
-
-def _reduce_columns(matrix: Shaped[Tensor, "P Q"]) -> Shaped[Tensor, "P P"]:
-    """Return a square matrix L with the left singular vectors and values of a wide one: A = L·Q.
-
-    The rows of Q are orthonormal and never formed; blocks of columns are folded in one after the other, so the
-    memory beside the matrix itself stays small. Unlike the eigenvectors of A·Aᴴ this keeps small singular values exact.
-    """
-    rows, columns = matrix.shape
-    width = max(4 * rows, 4096)
-    triangle = matrix.new_zeros(0, rows)
-    for start in range(0, columns, width):
-        stacked = torch.cat([triangle, matrix[:, start : start + width].mH])
-        triangle = torch.linalg.qr(stacked, mode="r")[1]
-    return triangle.mH
-
-
-def _check_bonds(
-    rank: int | Sequence[int] | None, tolerance: float | None, shape: tuple[int, ...]
-) -> list[int | None]:
-    """Return the limit of each bond."""
-    bonds = len(shape) - 1
-    if rank is None or isinstance(rank, int):
-        check_rank(rank, tolerance, maximum_train_rank(shape), shape)
-        return [rank] * bonds
-    if len(rank) != bonds:
+    if left.shape != right.shape:
         raise ShapeError(
-            f"{len(rank)} ranks {list(rank)} for a tensor of order {len(shape)}; expected {bonds}, one per bond"
+            f"trains of shapes {show_shape(left.shape)} and {show_shape(right.shape)}; expected equal ones"
         )
-    for position, size in enumerate(rank, 1):
-        check_rank(size, tolerance, bond_limit(shape, position), shape)
-    return list(rank)
