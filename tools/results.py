@@ -18,11 +18,11 @@ from tslm.paper.document import write_report
 from tslm.paper.findings import make_claims
 from tslm.paper.numbers import TABLE_2
 from tslm.paper.plan import expand
-from tslm.paper.reproduce import report
-from tslm.reports.tables import markdown_table, show_duration, show_number
+from tslm.paper.report import report
 from tslm.runs.catalogue import show_size
 from tslm.runs.folder import keep
 from tslm.runs.summary import Summary, read_summary
+from tslm.tables import markdown_table, show_duration, show_number
 from tslm.training.metrics import read_metrics
 
 PLAIN_ROWS = ("kn5", "rnn", "lstm", "tslm")

@@ -1,11 +1,14 @@
 """Language models in tensor space.
 
 >>> import tslm
->>> corpus = tslm.open_corpus("asv")
->>> summary = tslm.train("asv/kn5", "runs/asv-kn5")
->>> model = tslm.load("runs/asv-kn5")
->>> tslm.evaluate(model, corpus.splits["test"]).perplexity
+>>> tslm.train("asv/kn5", "runs/asv-kn5").test.perplexity
 39.359
+>>> tslm.score("runs/asv-kn5", "In the beginning God created the heavens and the earth.").perplexity
+5.332
+>>> tslm.fill("runs/asv-kn5", "The ? of the Lord").fillings[0].text
+'the grace of the lord'
+
+Every verb takes a model or its run folder, and texts as people write them: strings, lists, columns, paths.
 """
 
 from __future__ import annotations
@@ -14,11 +17,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tslm.corpus.rule import TextRule
     from tslm.corpus.sources import Corpus, CorpusConfig, open_corpus
     from tslm.corpus.vocabulary import Vocabulary
     from tslm.errors import TslmError
-    from tslm.evaluation.perplexity import Perplexity, evaluate
+    from tslm.evaluation.perplexity import Perplexity
+    from tslm.inference.compare import Comparison, compare
+    from tslm.inference.evaluate import Evaluation, evaluate
+    from tslm.inference.explain import Explanation, explain
+    from tslm.inference.fill import Fillings, fill
+    from tslm.inference.interpolate import mix
+    from tslm.inference.samples import Samples, generate
+    from tslm.inference.score import Scores, score
     from tslm.models.base import LanguageModel
+    from tslm.paper.reproduce import reproduce
+    from tslm.runs.catalogue import list_recipes
     from tslm.runs.recipe import Recipe, read_recipe
     from tslm.runs.run import Run, load, open_run
     from tslm.runs.summary import Summary
@@ -27,44 +40,79 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Comparison": "tslm.inference.compare",
     "Corpus": "tslm.corpus.sources",
     "CorpusConfig": "tslm.corpus.sources",
+    "Evaluation": "tslm.inference.evaluate",
+    "Explanation": "tslm.inference.explain",
+    "Fillings": "tslm.inference.fill",
     "LanguageModel": "tslm.models.base",
     "Perplexity": "tslm.evaluation.perplexity",
     "Recipe": "tslm.runs.recipe",
     "Run": "tslm.runs.run",
+    "Samples": "tslm.inference.samples",
+    "Scores": "tslm.inference.score",
     "Summary": "tslm.runs.summary",
+    "TextRule": "tslm.corpus.rule",
     "TslmError": "tslm.errors",
     "Vocabulary": "tslm.corpus.vocabulary",
-    "evaluate": "tslm.evaluation.perplexity",
+    "compare": "tslm.inference.compare",
+    "evaluate": "tslm.inference.evaluate",
+    "explain": "tslm.inference.explain",
+    "fill": "tslm.inference.fill",
+    "generate": "tslm.inference.samples",
+    "list_recipes": "tslm.runs.catalogue",
     "load": "tslm.runs.run",
+    "mix": "tslm.inference.interpolate",
     "open_corpus": "tslm.corpus.sources",
     "open_run": "tslm.runs.run",
     "read_recipe": "tslm.runs.recipe",
+    "reproduce": "tslm.paper.reproduce",
+    "score": "tslm.inference.score",
     "train": "tslm.runs.train",
 }
 
 __all__ = [
+    "Comparison",
     "Corpus",
     "CorpusConfig",
+    "Evaluation",
+    "Explanation",
+    "Fillings",
     "LanguageModel",
     "Perplexity",
     "Recipe",
     "Run",
+    "Samples",
+    "Scores",
     "Summary",
+    "TextRule",
     "TslmError",
     "Vocabulary",
+    "compare",
     "evaluate",
+    "explain",
+    "fill",
+    "generate",
+    "list_recipes",
     "load",
+    "mix",
     "open_corpus",
     "open_run",
     "read_recipe",
+    "reproduce",
+    "score",
     "train",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that ``tslm --help`` need not wait for PyTorch."""
+    """Import a public name when it is first used, so that ``tslm --help`` need not wait for what it does not use."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'tslm' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """Return the public names, whether they are imported yet or not."""
+    return sorted({*globals(), *__all__} - {"Any", "TYPE_CHECKING", "annotations", "import_module"})

@@ -22,6 +22,10 @@ class RunError(TslmError):
     """A run folder that is missing, damaged, in use, or of another kind than expected."""
 
 
+class InputError(TslmError, TypeError):
+    """Something of another type than expected: a number where a text belongs, a table where one column does."""
+
+
 class Stopped(TslmError):  # noqa: N818
     """The user asked to stop; what was done is saved. The command line exits with 130."""
 

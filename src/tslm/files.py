@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from tslm.errors import TslmError
+from tslm.errors import InputError, TslmError
 
 
 @contextmanager
@@ -41,6 +41,17 @@ def whole(path: Path) -> Generator[Path, None, None]:
         # Where even the folder cannot be reached, the error above already says so.
         if path.parent.is_dir() and os.access(path.parent, os.W_OK):
             temporary.unlink(missing_ok=True)
+
+
+def read_path(path: object, what: str) -> Path:
+    """Return a path that a user has given.
+
+    Raises:
+        InputError: it is neither a string nor a path.
+    """
+    if isinstance(path, str | os.PathLike):
+        return Path(cast("str | os.PathLike[str]", path))
+    raise InputError(f"something of type {type(path).__name__} is no {what}; give a string or a pathlib.Path")
 
 
 def write_text(path: Path, text: str) -> None:

@@ -6,18 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 PATIENCE_SECONDS = 2.0
 LINE_SECONDS = 10.0
@@ -35,7 +27,12 @@ def track_bytes(description: str, total: int | None) -> Generator[Callable[[int]
     def write(done: int, rate: float) -> str:
         return f"{done / 1e6:.0f} MB, {rate / 1e6:.1f} MB/s"
 
-    with _show(description, total, (DownloadColumn(), TransferSpeedColumn()), write) as advance:
+    def columns() -> tuple[ProgressColumn, ...]:
+        from rich.progress import DownloadColumn, TransferSpeedColumn
+
+        return DownloadColumn(), TransferSpeedColumn()
+
+    with _show(description, total, columns, write) as advance:
         yield advance
 
 
@@ -53,7 +50,12 @@ def track_count(
     def write(done: int, rate: float) -> str:
         return f"{done:,} {unit}, {rate:,.0f} {unit}/s"
 
-    with _show(description, total, (MofNCompleteColumn(), TextColumn(unit)), write) as advance:
+    def columns() -> tuple[ProgressColumn, ...]:
+        from rich.progress import MofNCompleteColumn, TextColumn
+
+        return MofNCompleteColumn(), TextColumn(unit)
+
+    with _show(description, total, columns, write) as advance:
         yield advance
 
 
@@ -61,7 +63,7 @@ def track_count(
 def _show(
     description: str,
     total: int | None,
-    columns: tuple[ProgressColumn, ...],
+    columns: Callable[[], tuple[ProgressColumn, ...]],
     write: Callable[[int, float], str],
 ) -> Generator[Callable[[int], None], None, None]:
     """Yield a function to be told how much more is done.
@@ -69,10 +71,9 @@ def _show(
     Args:
         description: what is being done.
         total: how much there is to do, where that is known.
-        columns: what a bar shows beside the share and the time that is left.
+        columns: make what a bar shows beside the share and the time that is left.
         write: puts what is done, and how much of it in a second, into words for plain lines.
     """
-    console = Console(file=sys.stderr)
     started = time.monotonic()
     progress: Progress | None = None
     done = 0
@@ -84,6 +85,10 @@ def _show(
         now = time.monotonic()
         if now < next_line:
             return
+        # What draws bars is loaded when there is one to draw: most that is tracked is done before.
+        from rich.console import Console
+
+        console = Console(file=sys.stderr)
         if not console.is_terminal:
             share = f" {100 * done / total:.0f} %" if total else ""
             rate = done / (now - started)
@@ -92,10 +97,12 @@ def _show(
             next_line = now + LINE_SECONDS
             return
         if progress is None:
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
             progress = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),
-                *columns,
+                *columns(),
                 TimeRemainingColumn(),
                 console=console,
                 transient=True,

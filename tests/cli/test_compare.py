@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -58,3 +59,29 @@ def test_errors_are_one_line(runs, tmp_path, capsys) -> None:
     assert main(["compare", kn, kn, str(tmp_path / "nothing")]) == 2
     assert main(["compare", kn, kn, "--out", str(tmp_path / "x")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 4
+
+
+def test_names_are_whole_in_a_narrow_terminal(runs, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = [str(tmp_path / f"a-name-that-is-longer-than-a-column-{run}") for run in ("kn", "lstm")]
+    for name, run in zip(names, ("kn", "lstm"), strict=True):
+        shutil.copytree(runs[run], name)
+    assert main(["compare", *names, "--resamples", "10"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.endswith(names[0])]
+    assert [line for line in lines if line.endswith(names[1])]
+
+
+def test_what_cannot_be_compared_is_said_first_and_without_an_interval(runs, tmp_path, capsys) -> None:
+    (tmp_path / "text.txt").write_text("the cat sat\n" * 30)
+    (tmp_path / "recipe.toml").write_text(
+        f'[corpus]\nname = "own"\npath = ["{tmp_path / "text.txt"}"]\n'
+        '[model]\nkind = "ngram"\norder = 2\ndiscount_fallback = [0.5]\n'
+    )
+    assert main(["train", str(tmp_path / "recipe.toml"), "--out", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    assert main(["compare", str(runs["kn"]), str(tmp_path / "run"), "--resamples", "10"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "cannot be compared" in lines[1]
+    assert "interval" not in "".join(lines)
+    assert "bits per byte" in lines[2]

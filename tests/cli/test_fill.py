@@ -65,8 +65,28 @@ def test_tables(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "dog" in output
     assert main(["fill", str(run_folder), "the ?", "--as", "prefix", "--sample", "2", "--go-on", "9"]) == 0
     assert "of the" in capsys.readouterr().out
-    assert main(["fill", str(run_folder), "the end of the year"]) == 0
-    assert "blank" not in capsys.readouterr().out
+
+
+def test_a_pattern_without_a_blank_has_a_hint(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fill", str(run_folder), "the end of the year", "--blank", "_"]) == 0
+    printed = capsys.readouterr()
+    assert "ln p" in printed.out
+    assert "blank" not in printed.out
+    assert printed.err == "tslm: the pattern has no blank; put _ where a word is missing: 'the _ of the _'\n"
+    assert main(["fill", str(run_folder), "the ? of the year", "--json"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_unknown_words_are_told(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fill", str(run_folder), "the ? of the zebra of the Year", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert (
+        printed.err
+        == "tslm: the pattern has words that the model does not know, read as <unk>: zebra, Year\n"
+    )
+    report = json.loads(printed.out)
+    assert report["unknown"] == ["zebra", "Year"]
+    assert report["fillings"][0]["text"].endswith("of the <unk> of the <unk>")
 
 
 def test_excluded_words(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -97,7 +117,7 @@ def test_errors(run_folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: 
         (["--sample", "2", "--seed", "-1"], "seed -1; expected 0 or more"),
         (["--blank", ""], "the sign of a blank is ''"),
         (["--blank", "? ?"], "the sign of a blank is '? ?'"),
-        (["--exclude", "zzzz"], "--exclude zzzz: the vocabulary of"),
+        (["--exclude", "zzzz"], "the model does not know the word 'zzzz'"),
         (["--go-on", "3", "--as", "prefix"], "--go-on lets samples go on"),
         (["--go-on", "3", "--sample", "2"], "--go-on lets samples go on"),
     ],

@@ -54,3 +54,25 @@ def test_wrong_numbers_are_one_line(runs, capsys) -> None:
     assert main(["generate", str(runs["kn"]), "--temperature", "-1"]) == 2
     assert main(["generate", str(runs["kn"]), "--number", "0"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 2
+
+
+def test_unknown_words_of_a_prompt_are_told(runs, capsys) -> None:
+    command = ["generate", str(runs["kn"]), "--prompt", "the Zebra saw, the", "--length", "3"]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert printed.out.startswith("the Zebra saw, the ")
+    assert (
+        printed.err == "tslm: the prompt has words that the model does not know, read as <unk>: Zebra, saw,\n"
+    )
+    assert main([*command[:2], "--prompt", "the cat", "--json"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_streamed_is_what_is_returned(runs, capsys) -> None:
+    command = ["generate", str(runs["kn"]), "--prompt", "the cat ", "--go-on", "--length", "30"]
+    assert main(command) == 0
+    shown = capsys.readouterr().out
+    assert main([*command, "--json"]) == 0
+    [sample] = json.loads(capsys.readouterr().out)["samples"]
+    assert shown == sample["text"] + "\n"
+    assert "\n" in sample["text"]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from tslm.cli import main
-from tslm.inference import score
+from tslm.inference import inputs
 
 
 @pytest.fixture
@@ -68,10 +68,10 @@ def test_table_marks_unknown_words_and_ends_with_the_perplexity(runs, text, caps
 
 def test_reads_standard_input(runs, monkeypatch, capsys) -> None:
     stdin = SimpleNamespace(buffer=io.BytesIO(b"the cat\n"), isatty=lambda: False)
-    monkeypatch.setattr(score.sys, "stdin", stdin)
+    monkeypatch.setattr(inputs.sys, "stdin", stdin)
     assert main(["score", str(runs["kn"]), "--json"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[0])["text"] == "the cat"
-    monkeypatch.setattr(score.sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b""), isatty=lambda: False))
+    monkeypatch.setattr(inputs.sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b""), isatty=lambda: False))
     assert main(["score", str(runs["kn"])]) == 2
     assert "has no line" in capsys.readouterr().err
 

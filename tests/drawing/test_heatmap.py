@@ -3,9 +3,10 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 import numpy as np
+import pytest
 from rich.console import Console
 
-from tslm.drawing.heatmap import COLD, WARM, heat_svg, heat_table, shade
+from tslm.drawing.heatmap import COLD, WARM, heat_svg, heat_tables, shade
 
 WORDS = ["the", "<script>", "&", "<eos>"]
 MATRIX = np.triu(np.arange(16.0).reshape(4, 4) - 7, 1)
@@ -28,12 +29,16 @@ def test_colours_say_sign_and_strength() -> None:
     assert shade(1.0, 0.0) == "#ffffff"
 
 
-def test_terminal_shows_every_effect_behind_its_word() -> None:
-    console = Console(width=200, record=True, file=None)
+@pytest.mark.parametrize("width", [20, 28, 80])
+def test_terminal_shows_every_effect_behind_its_word_however_narrow(width) -> None:
+    console = Console(width=width, record=True, file=None)
     with console.capture() as capture:
-        console.print(heat_table(WORDS, MATRIX))
+        for table in heat_tables(WORDS, MATRIX, width):
+            console.print(table)
     shown = capture.get()
     assert "<script>" in shown
+    assert "…" not in shown
+    assert all(len(line.rstrip()) <= width for line in shown.splitlines())
     for row in range(4):
         for column in range(row + 1, 4):
             assert f"{MATRIX[row, column]:+.2f}" in shown

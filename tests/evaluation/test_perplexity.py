@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tslm.corpus.streams import Columns
+from tslm.corpus.text import TextSize
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError
-from tslm.evaluation.perplexity import evaluate, evaluate_windows, line_batches
+from tslm.evaluation.perplexity import evaluate, evaluate_windows
+from tslm.evaluation.scoring import split_lines
 from tslm.models.ngram.unigram import Unigram, UnigramConfig
 from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel, RecurrentState
 
@@ -83,24 +85,22 @@ def test_wrong_texts_are_refused(model) -> None:
         evaluate(model, np.array([4], np.int32))
 
 
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=60), st.integers(1, 40))
-def test_line_batches_hold_every_line_once(tokens, batch_tokens) -> None:
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=60))
+def test_a_text_is_split_into_its_lines(tokens) -> None:
     ids = np.array(tokens, np.int32)
-    lines = []
-    for batch, lengths in line_batches(ids, EOS, batch_tokens):
-        assert len(batch) == 1 or batch.size <= batch_tokens
-        lines += [tuple(row[:length]) for row, length in zip(batch.tolist(), lengths, strict=True)]
-        for row, length in zip(batch, lengths, strict=True):
-            assert (row[length:] == EOS).all()
-    text, expected = [], []
-    for token in tokens:
-        text.append(token)
-        if token == EOS:
-            expected.append(tuple(text))
-            text = []
-    if text:
-        expected.append(tuple(text))
-    assert sorted(lines) == sorted(expected)
+    lines = split_lines(ids, EOS)
+    assert np.concatenate(lines).tolist() == tokens
+    for line in lines[:-1]:
+        assert line.tolist().index(EOS) == len(line) - 1
+    assert EOS not in lines[-1][:-1]
+    assert len(lines[-1])
+
+
+def test_per_byte_and_per_word_between_spaces(model, ids) -> None:
+    report = evaluate(model, ids, reset=False, size=TextSize(bytes=1000, words=150, lines=50))
+    assert report.bits_per_byte == pytest.approx(report.nats / 1000 / math.log(2))
+    assert report.word_perplexity == pytest.approx(math.exp(report.nats / 200))
+    assert evaluate(model, ids, reset=False).bits_per_byte is None
 
 
 @pytest.mark.parametrize("length", [1, 10, 43, 301, 500])

@@ -5,12 +5,20 @@ import pytest
 
 import tslm
 from tslm.errors import NumberError
-from tslm.inference.generate import Generation, Sampling, draw_words, generate
+from tslm.inference.generate import Draw, Generation, Sampling, draw_words
 
 
 @pytest.fixture(scope="module")
 def model(runs):
     return tslm.load(runs["tslm"])
+
+
+def generate(model, prompt, *, number=1, **settings) -> list[list[Draw]]:
+    samples: list[list[Draw]] = [[] for _ in range(number)]
+    for draws in Generation(model, prompt, number=number, **settings):
+        for draw in draws:
+            samples[draw.sample].append(draw)
+    return samples
 
 
 def texts(samples) -> list[str]:

@@ -15,15 +15,10 @@ from hypothesis import strategies as st
 import tslm
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError
-from tslm.inference import score
-from tslm.inference.score import (
-    Total,
-    describe_sentence,
-    group_by_length,
-    read_lines,
-    score_ids,
-    score_lines,
-)
+from tslm.evaluation.scoring import group_by_length, score_text
+from tslm.inference import inputs, score
+from tslm.inference.inputs import read_lines
+from tslm.inference.score import Total, describe_sentence, score_lines
 from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 
 LINES = ["the cat sat on the mat", "", "a zebra saw the river", "the dog", "   a man liked a dog ", "<eos>"]
@@ -104,7 +99,7 @@ def test_ids_of_running_text(runs) -> None:
     model = tslm.load(runs["tslm"])
     ids = np.concatenate([model.vocabulary.encode_line(line) for line in LINES])
     ticks: list[int] = []
-    scores = score_ids(model, ids, window=5, tick=ticks.append)
+    scores, _ = score_text(model, ids, window=5, tick=ticks.append)
     expected = np.concatenate([s.log_probabilities for s in score_lines(model, LINES, carry=True)])
     np.testing.assert_allclose(scores, expected, atol=1e-5)
     assert sum(ticks) == len(ids)
@@ -132,9 +127,9 @@ def test_lines_of_files_and_of_standard_input(tmp_path, monkeypatch) -> None:
         handle.write("zipped\n\n")
     found = list(read_lines([tmp_path / "a.txt", tmp_path / "b.gz"]))
     assert [line.split() for line in found] == [line.split() for line in [*lines, "last one", "zipped", ""]]
-    monkeypatch.setattr(score.sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"x y\n\nz")))
+    monkeypatch.setattr(inputs.sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"x y\n\nz")))
     assert list(read_lines(["-"])) == ["x y", "", "z"]
-    monkeypatch.setattr(score.sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"good\n\xff\n")))
+    monkeypatch.setattr(inputs.sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"good\n\xff\n")))
     with pytest.raises(CorpusError, match="line 2 of standard input is not UTF-8"):
         list(read_lines(["-"]))
     with pytest.raises(CorpusError, match="cannot read"):
@@ -143,6 +138,7 @@ def test_lines_of_files_and_of_standard_input(tmp_path, monkeypatch) -> None:
 
 def test_endless_lines_are_refused(tmp_path, monkeypatch, runs) -> None:
     monkeypatch.setattr(score, "LONGEST_LINE", 10)
+    monkeypatch.setattr(inputs, "LONGEST_LINE", 10)
     with pytest.raises(CorpusError, match="line 2 has 11 words"):
         list(score_lines(tslm.load(runs["kn"]), ["a", "a " * 11]))
     (tmp_path / "long.txt").write_text("word " * 1000)

@@ -14,7 +14,7 @@ from tslm.paper.document import to_html, to_markdown
 from tslm.paper.found import find_run
 from tslm.paper.numbers import FIGURE_4, FIGURE_5, TABLE_2
 from tslm.paper.plan import LENGTHS, RANKS, plan
-from tslm.paper.reproduce import report
+from tslm.paper.report import report
 from tslm.runs.recipe import read_recipe, recipe_tables, write_recipe
 from tslm.runs.summary import Source, Summary, Training, write_summary
 

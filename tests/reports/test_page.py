@@ -8,10 +8,11 @@ import pytest
 from tslm.errors import RunError
 from tslm.evaluation.perplexity import Perplexity
 from tslm.reports.curves import draw_curves
-from tslm.reports.page import make_page, make_run, make_table, write_run_page
+from tslm.reports.page import make_page, make_run, write_run_page
 from tslm.reports.tables import print_summary
 from tslm.runs.recipe import make_recipe
 from tslm.runs.summary import Source, Summary, Training, write_summary
+from tslm.tables import html_table
 
 ENTRIES = [
     {"step": 100, "loss": 5.0, "gradient_norm": 0.3, "state_norm": 0.7, "spectral_radius": 1.0},
@@ -29,7 +30,7 @@ def test_curves_show_every_measure_and_load_nothing() -> None:
 
 
 def test_texts_are_escaped() -> None:
-    page = make_page("<script>alert(1)</script>", make_table(["a"], [["<b>&</b>"]]))
+    page = make_page("<script>alert(1)</script>", html_table(["a"], [["<b>&</b>"]]))
     assert "<script>" not in page
     assert "&lt;b&gt;&amp;&lt;/b&gt;" in page
 

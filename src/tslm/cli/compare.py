@@ -48,123 +48,60 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    import json
     from pathlib import Path
 
-    from tslm.corpus.reading import encode_file
-    from tslm.corpus.rule import TextRule
+    import tslm
     from tslm.errors import RunError
-    from tslm.inference.compare import compare, read_words
-    from tslm.inference.interpolate import as_part, save_mix, tune_mix
-    from tslm.models.base import LanguageModel
+    from tslm.files import to_json
+    from tslm.inference.inputs import ModelLike
     from tslm.progress import track_count
     from tslm.runs.run import open_run
 
     *rest, last = arguments.runs
     text = None if Path(last).is_dir() else last
-    folders = [Path(run) for run in (arguments.runs if text is None else rest)]
+    folders = arguments.runs if text is None else rest
     if len(folders) < 2 and not (folders and text is not None and not Path(text).exists()):
         raise RunError(f"{len(folders)} run to compare; give two or more run folders")
     if text is not None and text != "-" and not Path(text).exists():
         raise RunError(f"no run folder and no text file at {text}; check the path")
     if arguments.out and not arguments.mix:
         raise RunError("--out saves a mix; say which with --mix linear or --mix log-linear")
-    opened = [open_run(folder) for folder in folders]
-    parts = [as_part(run) for run in opened]
-    corpus = None
-    if text is None or (arguments.mix and not arguments.tune) or arguments.out:
-        corpus = opened[0].open_corpus(arguments.data_dir)
-    models: list[tuple[str, LanguageModel[Any]]] = [
-        (str(folder), part.model) for folder, part in zip(folders, parts, strict=True)
-    ]
-    mix = None
+    runs = [open_run(folder) for folder in folders]
+    models: list[ModelLike] = [*runs]
+    names, report = list(map(str, folders)), {}
     with track_count("scoring", None, "tokens") as tick:
         if arguments.mix:
-            vocabulary = parts[0].model.vocabulary
-            if arguments.tune:
-                ids = encode_file(arguments.tune, vocabulary, TextRule()).ids
-            else:
-                assert corpus is not None  # noqa: S101
-                ids = corpus.splits["valid"]
-            mix = tune_mix(arguments.mix, parts, ids, tick=tick)
-            models.append((arguments.out or f"{arguments.mix} mix", mix))
-        if text is None:
-            assert corpus is not None  # noqa: S101
-            words = corpus.vocabulary.decode(corpus.splits[arguments.split])
-        else:
-            words = read_words(text)
-        report = compare(
+            mixed = tslm.mix(
+                runs,
+                arguments.out,
+                form=arguments.mix,
+                tune=Path(arguments.tune) if arguments.tune else None,
+                data_dir=arguments.data_dir,
+                tick=tick,
+            )
+            models.append(mixed)
+            names.append(arguments.out or f"{arguments.mix} mix")
+            report = {"form": arguments.mix, "weights": list(mixed.config.weights)}
+        comparison = tslm.compare(
             models,
-            words,
+            None if text is None else Path(text),
+            split=arguments.split,
+            names=names,
             top=arguments.top,
             resamples=arguments.resamples,
             confidence=arguments.confidence,
             seed=arguments.seed,
+            data_dir=arguments.data_dir,
             tick=tick,
         )
-        if mix is not None:
-            report["mix"] = {"form": arguments.mix, "weights": list(mix.config.weights)}
-            if arguments.out:
-                assert corpus is not None  # noqa: S101
-                summary = save_mix(mix, Path(arguments.out), opened[0], corpus, tick=tick)
-                report["mix"]["summary"] = summary.as_json()
-    report["text"] = text or f"{corpus.name if corpus else ''} {arguments.split}"
     if arguments.json:
-        print(json.dumps(report, ensure_ascii=False))
+        if arguments.out:
+            summary = open_run(arguments.out).summary
+            report["summary"] = None if summary is None else summary.as_json()
+        print(to_json(comparison.as_json() | ({"mix": report} if report else {})))
     else:
-        _print(report)
+        print(comparison)
+        if report:
+            weights = ", ".join(f"{weight:.4f}" for weight in report["weights"])
+            print(f"\n{report['form']} mix with weights {weights}")
     return 0
-
-
-def _print(report: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console()
-    table = Table(title=escape(f"on {report['text']}"), title_justify="left")
-    table.add_column("model")
-    for name in (
-        "parameters",
-        "perplexity",
-        "against the first",
-        f"{report['confidence']:.0%} interval",
-        "better on",
-    ):
-        table.add_column(name, justify="right")
-    by_name = {entry["name"]: entry for entry in report["differences"]}
-    for model in report["models"]:
-        difference = by_name.get(model["name"])
-        cells = (
-            [
-                f"{difference['perplexity_ratio'] - 1:+.2%}",
-                f"{difference['ratio_low'] - 1:+.2%} … {difference['ratio_high'] - 1:+.2%}",
-                f"{difference['better']:.1%} of draws",
-            ]
-            if difference
-            else ["", "", ""]
-        )
-        table.add_row(escape(model["name"]), f"{model['parameters']:,}", f"{model['perplexity']:.3f}", *cells)
-    console.print(table)
-    if not report["same_vocabulary"]:
-        console.print("the models know different words: these perplexities cannot be compared", style="red")
-    if "mix" in report:
-        weights = ", ".join(f"{weight:.4f}" for weight in report["mix"]["weights"])
-        console.print(f"{report['mix']['form']} mix with weights {weights}", highlight=False)
-    first = report["models"][0]["name"]
-    for difference in report["differences"]:
-        places = Table(
-            title=escape(f"where {first} and {difference['name']} differ most"), title_justify="left"
-        )
-        for name in ("line", "before it", "word", "ln p first", "ln p other"):
-            places.add_column(name, justify="right" if name.startswith(("l", "b")) else "left")
-        for entry in (*difference["places"]["first"], *difference["places"]["other"]):
-            one, other = entry["log_probabilities"]
-            places.add_row(
-                str(entry["line"]),
-                escape(entry["context"]),
-                escape(entry["word"]),
-                f"{one:.2f}",
-                f"{other:.2f}",
-            )
-        console.print(places)

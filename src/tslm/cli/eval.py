@@ -30,18 +30,17 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
+    from pathlib import Path
+
+    import tslm
     from tslm.files import to_json
-    from tslm.inference.evaluate import evaluate_run
     from tslm.progress import track_count
     from tslm.reports.tables import print_evaluation
 
+    text = None if arguments.text is None else Path(arguments.text)
     with track_count("reading", None, "tokens") as tick:
-        evaluation = evaluate_run(
-            arguments.run_folder,
-            split=arguments.split,
-            text=arguments.text,
-            data_dir=arguments.data_dir,
-            tick=tick,
+        evaluation = tslm.evaluate(
+            arguments.run_folder, text, split=arguments.split, data_dir=arguments.data_dir, tick=tick
         )
     if arguments.json:
         print(to_json(evaluation.as_json()))

@@ -6,6 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from tslm.inference.explain import Explanation
 
 EXAMPLES = """examples:
@@ -43,70 +45,79 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    import json
+    import sys
     from pathlib import Path
 
     import tslm
     from tslm.drawing.heatmap import heat_svg
     from tslm.errors import UnsupportedError
-    from tslm.files import write_text
-    from tslm.inference.explain import describe_explanation, explain
+    from tslm.files import to_json, write_text
+    from tslm.inference.inputs import show_unknown
 
-    model = tslm.load(arguments.run_folder)
-    explanation = explain(model, arguments.sentence, top=arguments.top, reference=arguments.replace)
+    explanation = tslm.explain(
+        arguments.run_folder, arguments.sentence, top=arguments.top, reference=arguments.replace
+    )
+    if explanation.unknown:
+        print(f"tslm: the sentence has {show_unknown(explanation.unknown)}", file=sys.stderr)
     if arguments.svg:
         if explanation.effects is None:
-            raise UnsupportedError(
-                f"a model of kind {model.kind!r} without <unk> has no effects to draw; leave --svg out"
-            )
+            raise UnsupportedError("a model without <unk> has no effects to draw; leave --svg out")
         names = [word.word for word in explanation.words]
         title = f"effect of the word on the left on the word above, in nats: {explanation.effects.method}"
         write_text(Path(arguments.svg), heat_svg(names, explanation.effects.matrix, title))
     if arguments.json:
-        print(json.dumps(describe_explanation(explanation), ensure_ascii=False))
+        print(to_json(explanation.as_json()))
     else:
         _print(explanation)
     return 0
 
 
 def _print(explanation: Explanation) -> None:
-    import math
-
+    """Print tables in which every number is whole, however narrow the terminal."""
     from rich.console import Console
+
+    from tslm.drawing.heatmap import heat_tables
+
+    console = Console(highlight=False)
+    words = _word_table(explanation, console.width)
+    # Wider than a narrow terminal is better than numbers cut off.
+    console.print(words, width=max(console.width, console.measure(words).minimum), crop=False)
+    console.print(f"ln p = {explanation.log_probability:.4f}")
+    if explanation.effects is not None and len(explanation.words) > 1:
+        console.print("\neffect of the word on the left on the word above, in nats", style="italic")
+        names = [word.word for word in explanation.words]
+        for table in heat_tables(names, explanation.effects.matrix, console.width):
+            console.print(table, width=max(console.width, console.measure(table).minimum), crop=False)
+        console.print(explanation.effects.method, markup=False)
+    if explanation.cuts is not None:
+        console.print(f"\ncut rank: {explanation.cuts.method}", markup=False)
+
+
+def _word_table(explanation: Explanation, width: int) -> Table:
+    """Return the table of words: as many alternatives as there is room for, but one at least."""
     from rich.table import Table
     from rich.text import Text
 
-    from tslm.drawing.heatmap import heat_table
+    from tslm.tables import cell_width
 
-    console = Console()
-    table = Table()
-    table.add_column("word", no_wrap=True)
-    for name in ("p", "rank", "bits", "expected"):
-        table.add_column(name, justify="right")
-    norms, cuts = explanation.state_norms, explanation.cuts
-    if norms is not None:
-        table.add_column("‖h‖", justify="right")
-    if cuts is not None:
-        table.add_column("cut rank", justify="right")
-    table.add_column("alternatives", no_wrap=True, overflow="ellipsis")
-    for place, word in enumerate(explanation.words):
-        cells = [
-            Text(word.word if word.known else f"⟨{word.word}⟩", style="" if word.known else "red"),
-            f"{math.exp(word.log_probability):.4f}",
-            f"{word.rank:,}",
-            Text(f"{word.surprise:.2f}", style="bold red" if word.surprise > word.entropy + 4 else ""),
-            f"{word.entropy:.2f}",
-        ]
-        if norms is not None:
-            cells.append(f"{norms[place]:.2f}" if place < len(norms) else "")
-        if cuts is not None:
-            cells.append(f"{cuts.ranks[place]:.2f}" if place < len(cuts.ranks) else "")
-        best = "  ".join(f"{entry.word} {entry.probability:.3f}" for entry in word.alternatives)
-        table.add_row(*cells, Text(best))
-    console.print(table)
-    console.print(f"ln p = {explanation.log_probability:.4f}", highlight=False)
-    if explanation.effects is not None and len(explanation.words) > 1:
-        console.print(heat_table([word.word for word in explanation.words], explanation.effects.matrix))
-        console.print(explanation.effects.method, highlight=False, markup=False)
-    if cuts is not None:
-        console.print(f"cut rank: {cuts.method}", highlight=False, markup=False)
+    header, rows = explanation.table(0)
+    widths = [max(map(cell_width, column)) for column in zip(header, *rows, strict=True)][:-1]
+    room = width - sum(widths) - 2 * len(widths)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for place, name in enumerate(header[:-1]):
+        table.add_column(
+            name, justify="left" if place == 0 else "right", no_wrap=True, min_width=widths[place]
+        )
+    table.add_column("alternatives", no_wrap=True)
+    for cells, word in zip(rows, explanation.words, strict=True):
+        shown = ""
+        for entry in word.alternatives:
+            longer = f"{shown}  {entry.word} {entry.probability:.3f}".lstrip()
+            if shown and cell_width(longer) > room:
+                break
+            shown = longer
+        styles = ["" if word.known else "red"] + [""] * (len(cells) - 2)
+        styles[3] = "bold red" if word.surprise > word.entropy + 4 else ""
+        marked = [Text(cell, style=style) for cell, style in zip(cells, styles, strict=False)]
+        table.add_row(*marked, Text(shown))
+    return table

@@ -58,78 +58,35 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    import json
+    import sys
 
     import tslm
-    from tslm.errors import CorpusError, UnsupportedError
-    from tslm.models.ngram.blanks import describe_filling, parse_pattern, require_blanks
+    from tslm.errors import UnsupportedError
+    from tslm.files import to_json
+    from tslm.inference.inputs import show_unknown
 
     if arguments.go_on and not (arguments.sample and arguments.span in ("prefix", "fragment")):
         raise UnsupportedError(
             "--go-on lets samples go on behind the pattern; give it with --sample and --as prefix or fragment"
         )
-    model = tslm.load(arguments.run_folder)
-    vocabulary = model.vocabulary
-    pattern = parse_pattern(arguments.pattern, vocabulary, arguments.blank)
-    for word in arguments.exclude:
-        if word not in vocabulary:
-            raise CorpusError(f"--exclude {word}: the vocabulary of {arguments.run_folder} has no such word")
-    filling = require_blanks(model).fill(
-        pattern, span=arguments.span, exclude=vocabulary.encode(arguments.exclude).tolist()
+    found = tslm.fill(
+        arguments.run_folder,
+        arguments.pattern,
+        top=arguments.top,
+        span=arguments.span,
+        blank=arguments.blank,
+        exclude=arguments.exclude,
+        samples=arguments.sample or 0,
+        seed=arguments.seed,
+        go_on=arguments.go_on or 0,
     )
-    report = {
-        "pattern": arguments.pattern,
-        "span": arguments.span,
-        **describe_filling(
-            filling,
-            pattern,
-            vocabulary,
-            top=arguments.top,
-            samples=arguments.sample or 0,
-            seed=arguments.seed,
-            go_on=arguments.go_on or 0,
-        ),
-    }
-    if arguments.json:
-        print(json.dumps(report, ensure_ascii=False))
-    else:
-        _print(report)
+    if found.unknown:
+        print(f"tslm: the pattern has {show_unknown(found.unknown)}", file=sys.stderr)
+    if not found.blanks and found.log_probability > -math.inf:
+        sign = arguments.blank
+        print(
+            f"tslm: the pattern has no blank; put {sign} where a word is missing: 'the {sign} of the {sign}'",
+            file=sys.stderr,
+        )
+    print(to_json(found.as_json()) if arguments.json else found)
     return 0
-
-
-def _print(report: dict[str, Any]) -> None:
-    """Print the fillings as tables."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
-    console = Console()
-    log_probability = report["log_probability"]
-    if log_probability is None:
-        console.print(f"{escape(report['pattern'])}: impossible, no filling has a probability above zero")
-        return
-    console.print(
-        f"[bold]{escape(report['pattern'])}[/bold]   ln p = {log_probability:.4f}   "
-        f"log10 p = {log_probability / math.log(10):.4f}   ({report['span']})",
-        highlight=False,
-    )
-    if report["blanks"]:
-        table = Table(title="each blank, given both sides", title_justify="left")
-        for number in range(1, len(report["blanks"]) + 1):
-            table.add_column(f"blank {number}")
-            table.add_column("p", justify="right")
-        for rank in range(max(len(blank["best"]) for blank in report["blanks"])):
-            cells: list[str] = []
-            for blank in report["blanks"]:
-                entry = blank["best"][rank] if rank < len(blank["best"]) else None
-                cells += [escape(entry["word"]), f"{entry['probability']:.4f}"] if entry else ["", ""]
-            table.add_row(*cells)
-        console.print(table)
-        together = Table(title="all blanks together", title_justify="left")
-        together.add_column("filling")
-        together.add_column("p", justify="right")
-        for entry in report["fillings"]:
-            together.add_row(escape(entry["text"]), f"{entry['probability']:.4f}")
-        console.print(together)
-    for text in report.get("samples", ()):
-        console.print(escape(text), highlight=False)

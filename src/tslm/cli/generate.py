@@ -48,55 +48,41 @@ def add(subparsers: Any) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    import json
+    import sys
 
     import tslm
-    from tslm.corpus.vocabulary import EOS, UNK
-    from tslm.inference.generate import Generation, Sampling
+    from tslm.corpus.vocabulary import UNK
+    from tslm.files import to_json
+    from tslm.inference.generate import Sampling
+    from tslm.inference.inputs import show_unknown
+    from tslm.inference.samples import Writing, unknown_words, write, write_growing
 
-    sampling = Sampling(
-        temperature=arguments.temperature,
-        top_k=arguments.top_k,
-        top_p=arguments.top_p,
-        seed=arguments.seed,
-        exclude=(UNK,) if arguments.no_unk else (),
-    )
-    generation = Generation(
-        tslm.load(arguments.run_folder),
-        arguments.prompt,
+    writing = Writing(
+        prompt=arguments.prompt,
         number=arguments.number,
         length=arguments.length,
-        stop=[*arguments.stop, *(() if arguments.go_on else (EOS,))],
-        sampling=sampling,
+        stop=arguments.stop,
+        go_on=arguments.go_on,
+        sampling=Sampling(
+            temperature=arguments.temperature,
+            top_k=arguments.top_k,
+            top_p=arguments.top_p,
+            seed=arguments.seed,
+            exclude=(UNK,) if arguments.no_unk else (),
+        ),
     )
-    streams = arguments.number == 1 and not arguments.json
-    texts = [list(arguments.prompt.split()) for _ in range(arguments.number)]
-    scores = [0.0] * arguments.number
-    new_line = not arguments.prompt
-    if streams:
-        print(arguments.prompt, end="", flush=True)
-    for draws in generation:
-        for draw in draws:
-            texts[draw.sample].append(draw.word)
-            scores[draw.sample] += draw.log_probability
-            if streams:
-                print(
-                    "\n" if draw.word == EOS else draw.word if new_line else f" {draw.word}",
-                    end="",
-                    flush=True,
-                )
-                new_line = draw.word == EOS
-    if streams:
+    model = tslm.load(arguments.run_folder)
+    if unknown := unknown_words(model, arguments.prompt):
+        print(f"tslm: the prompt has {show_unknown(unknown)}", file=sys.stderr)
+    if arguments.number == 1 and not arguments.json:
+        for piece in write_growing(model, writing):
+            print(piece, end="", flush=True)
         print()
         return 0
-    written = [" ".join(words).replace(f" {EOS}", "\n").replace("\n ", "\n") for words in texts]
+    samples = write(model, writing)
     if arguments.json:
-        samples = [
-            {"text": text, "log_probability": score, "reason": reason}
-            for text, score, reason in zip(written, scores, generation.reasons, strict=True)
-        ]
-        print(json.dumps({"prompt": arguments.prompt, "samples": samples}, ensure_ascii=False))
+        print(to_json(samples.as_json()))
     else:
-        for place, text in enumerate(written, 1):
-            print(f"{place:>3}  {text}")
+        for place, sample in enumerate(samples, 1):
+            print(f"{place:>3}  {sample.text}")
     return 0

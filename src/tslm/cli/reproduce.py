@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tslm.cli.numbers import duration, positive
-
-if TYPE_CHECKING:
-    from tslm.paper.document import Report
 
 EXAMPLES = """examples:
   tslm reproduce table1
@@ -87,96 +82,31 @@ def add(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     import sys
-    import time
 
-    from tslm.errors import CorpusError
+    import tslm
     from tslm.files import to_json
-    from tslm.paper.document import write_report
-    from tslm.paper.found import find_missing, keep_finished
-    from tslm.paper.plan import check_rows, expand
-    from tslm.paper.reproduce import report
-    from tslm.runs.queue import run_queue
+    from tslm.runs.queue import signals_like_ctrl_c
 
     def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    wanted = expand(arguments.what, arguments.corpus)
-    check_rows(arguments.only, wanted)
-    deadline = time.monotonic() + arguments.budget
-    runs, results = arguments.runs, None if arguments.fresh else arguments.results
-    if results is not None and not results.is_dir():
-        tell(
-            f"no results folder at {results}: only what was trained here is shown. The runs that come with the project "
-            "are in results/ of its source; run this there, or name the folder with --results"
+    with signals_like_ctrl_c():
+        reports = tslm.reproduce(
+            arguments.what,
+            arguments.corpus,
+            budget=arguments.budget,
+            only=arguments.only,
+            jobs=arguments.jobs,
+            threads=arguments.threads,
+            out=arguments.out,
+            runs=arguments.runs,
+            results=arguments.results,
+            fresh=arguments.fresh,
+            keep=arguments.keep,
+            tell=tell,
         )
-    reports: list[Report] = []
-    failed = False
-    for what, corpus in wanted:
-        missing = find_missing(what, corpus, runs, results, arguments.only)
-        with _signals_like_ctrl_c():
-            outcomes = run_queue(
-                [run.job(runs) for run in missing],
-                budget=deadline - time.monotonic(),
-                workers=arguments.jobs,
-                threads=arguments.threads,
-                tell=tell,
-            )
-        failed |= "failed" in outcomes.values()
-        if arguments.keep:
-            keep_finished(what, corpus, runs, arguments.results)
-        try:
-            reports.append(report(what, corpus, runs, results))
-        except CorpusError as error:
-            if arguments.what != "all":
-                raise
-            tell(f"{what} is left out: {error}")
-            continue
-        for path in write_report(reports[-1], arguments.out):
-            tell(f"wrote {path}")
     if arguments.json:
         print(to_json([made.as_json() for made in reports]))
     else:
-        _print(reports)
-    return 1 if failed else 0
-
-
-@contextmanager
-def _signals_like_ctrl_c() -> Generator[None, None, None]:
-    """Let SIGTERM and a closed terminal end the block like Ctrl-C, unless nohup has them ignored."""
-    import signal
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    # Windows has no SIGHUP.
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    ends = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, interrupt) for number in ends}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _print(reports: list[Report]) -> None:
-    """Print the reports as tables."""
-    from rich.box import SIMPLE
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    for made in reports:
-        table = Table(
-            title=made.title, title_justify="left", box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0)
-        )
-        for place, column in enumerate(made.header):
-            table.add_column(column, justify="left" if place == 0 else "right", no_wrap=True)
-        for row in made.rows:
-            table.add_row(*row)
-        # Wider than a narrow terminal is better than numbers cut off.
-        wide = Console(highlight=False, width=1000)
-        width = max(console.width, wide.measure(table).maximum)
-        Console(highlight=False, width=width).print(table)
-        for note in made.notes:
-            console.print(note, markup=False)
+        print("\n\n".join(map(str, reports)))
+    return 1 if any(made.failed for made in reports) else 0

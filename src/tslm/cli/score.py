@@ -46,8 +46,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     import tslm
     from tslm.errors import CorpusError
-    from tslm.inference.score import STANDARD_INPUT, Total, read_lines, score_lines
+    from tslm.inference.inputs import STANDARD_INPUT, read_lines
+    from tslm.inference.score import Total, score_lines
 
+    # Not tslm.score, which holds all sentences: a text of any length needs no more memory than its buffer.
     model = tslm.load(arguments.run_folder)
     show = _Json() if arguments.json else _Tsv() if arguments.tsv else _Table()
     total = Total()
@@ -70,29 +72,25 @@ class _Table:
     """Aligned columns, written line by line: a text of any length needs no more memory than a line."""
 
     def begin(self, tokens: bool) -> None:
-        from rich.console import Console
+        # Colours are for a terminal, and what makes them takes longer to load than a line to score.
+        self.console = None
+        if sys.stdout.isatty():
+            from rich.console import Console
 
-        self.console = Console()
+            self.console = Console()
         names = f"{'line':>7}  {'ln p':>10}  {'perplexity':>10}  {'tokens':>6}  text"
         self._print(names, style="bold")
 
     def sentence(self, number: int, sentence: ScoredSentence, tokens: bool) -> None:
-        from rich.text import Text
-
-        line = Text(
-            f"{number:>7}  {sentence.log_probability:>10.3f}  {sentence.perplexity:>10.2f}  {len(sentence.words):>6}  "
-        )
-        for word, known in zip(sentence.words[:-1], sentence.known, strict=False):
-            line.append(word if known else f"⟨{word}⟩", style="" if known else "red")
-            line.append(" ")
-        line.rstrip()
-        self._print(line)
+        numbers = f"{sentence.log_probability:>10.3f}  {sentence.perplexity:>10.2f}  {len(sentence.words):>6}"
+        words = [
+            self._mark(word, known)
+            for word, known in zip(sentence.words, sentence.known.tolist(), strict=True)
+        ]
+        self._print(f"{number:>7}  {numbers}  {' '.join(words[:-1])}".rstrip())
         if tokens:
-            for word, known, score in zip(
-                sentence.words, sentence.known, sentence.log_probabilities, strict=True
-            ):
-                shown = word if known else f"⟨{word}⟩"
-                self._print(Text(f"{'':>7}  {score:>10.3f}  {'':>18}  {shown}", style="" if known else "red"))
+            for word, score in zip(words, sentence.log_probabilities, strict=True):
+                self._print(f"{'':>7}  {score:>10.3f}  {'':>18}  {word}")
 
     def total(self, total: Total) -> None:
         self._print(
@@ -101,11 +99,19 @@ class _Table:
             style="bold",
         )
 
-    def _print(self, line: Any, style: str | None = None) -> None:
-        if self.console.is_terminal:
-            self.console.print(line, style=style, highlight=False, markup=False, soft_wrap=True)
-        else:
+    def _mark(self, word: str, known: bool) -> str:
+        """Return a word for the table: an unknown one in brackets, and red where there are colours."""
+        if self.console is None:
+            return word if known else f"⟨{word}⟩"
+        from rich.markup import escape
+
+        return escape(word) if known else f"[red]⟨{escape(word)}⟩[/red]"
+
+    def _print(self, line: str, style: str | None = None) -> None:
+        if self.console is None:
             print(line)
+        else:
+            self.console.print(line, style=style, highlight=False, soft_wrap=True)
 
 
 class _Tsv:
@@ -128,16 +134,12 @@ class _Tsv:
                 sentence.perplexity,
                 len(sentence.words),
                 sentence.unknown,
-                " ".join(sentence.words[:-1]),
+                sentence.text,
                 sep="\t",
             )
 
     def total(self, total: Total) -> None:
-        print(
-            f"perplexity {total.perplexity:.4f}, {total.tokens:,} tokens, {total.lines:,} lines, "
-            f"{total.unknown:,} unknown words",
-            file=sys.stderr,
-        )
+        print(total, file=sys.stderr)
 
 
 class _Json:
@@ -155,9 +157,5 @@ class _Json:
 
     def total(self, total: Total) -> None:
         import json
-        from dataclasses import asdict
 
-        from tslm.inference.score import finite
-
-        report = {**asdict(total), "nats": finite(total.nats), "perplexity": finite(total.perplexity)}
-        print(json.dumps({"total": report}))
+        print(json.dumps({"total": total.as_json()}))

@@ -24,8 +24,8 @@ class EncodedText:
     fingerprint: str
     """SHA-256 over the ids."""
 
-    size: TextSize
-    """How large it is as text."""
+    size: TextSize | None
+    """How large it is as text; None for what was given as ids."""
 
 
 def encode_file(path: str | Path, vocabulary: Vocabulary, rule: TextRule) -> EncodedText:

@@ -24,6 +24,7 @@ from tslm.corpus.subwords import SMALLEST_SIZE, USUAL_SIZE, Subwords
 from tslm.corpus.text import TextSize
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, nearest
+from tslm.files import read_path
 
 DEFAULT = embedded.NAME
 NAMES = (embedded.NAME, *NAMED)
@@ -138,7 +139,7 @@ class Corpus:
         return f"Corpus({self.name!r}, {sizes} tokens, vocabulary {len(self.vocabulary):,})"
 
 
-def open_corpus(config: CorpusConfig | str, data_dir: Path | str | None = None) -> Corpus:
+def open_corpus(config: CorpusConfig | str | Path, data_dir: Path | str | None = None) -> Corpus:
     """Open a corpus by name, or the user's own text; the first time it is prepared, afterwards only mapped.
 
     Args:
@@ -150,7 +151,10 @@ def open_corpus(config: CorpusConfig | str, data_dir: Path | str | None = None) 
         CorpusError: the corpus is unknown, missing or damaged, ``data_dir`` is no folder, or the cache cannot
             be written.
     """
-    config = read_name(config) if isinstance(config, str) else config
+    if isinstance(config, Path):
+        config = CorpusConfig(path=(str(config),))
+    elif not isinstance(config, CorpusConfig):
+        config = read_name(str(read_path(config, "corpus")))
     data_dir = check_data_dir(data_dir)
     if config.path:
         return _open_own(config)

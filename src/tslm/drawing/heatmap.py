@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
-from rich.table import Table
-from rich.text import Text
+
+from tslm.shapes import Float
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 WARM = (194, 65, 12)
 """A word that makes another likelier."""
@@ -37,23 +40,44 @@ def largest_effect(matrix: Float[np.ndarray, "T T"]) -> float:
     return float(finite.max()) if finite.size else 0.0
 
 
-def heat_table(words: Sequence[str], matrix: Float[np.ndarray, "T T"]) -> Table:
-    """Return the heat map for the terminal: one line per word, one column per word behind it."""
+def heat_tables(words: Sequence[str], matrix: Float[np.ndarray, "T T"], width: int) -> list[Table]:
+    """Return the heat map for the terminal: one line per word, one column per word behind it.
+
+    A sentence that is too long for the width takes several tables, one below the other; nothing is cut off.
+    """
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
     largest = largest_effect(matrix)
-    table = Table(title="effect of the word on the left on the word above, in nats", title_justify="left")
-    table.add_column("")
-    for word in words[1:]:
-        table.add_column(Text(word), justify="right")
-    for row, word in enumerate(words[:-1]):
-        cells = [
-            Text(f"{value:+.2f}", style=f"{ink(value, largest)} on {shade(value, largest)}")
-            if column > row
-            else Text("")
-            for column, value in enumerate(matrix[row].tolist())
-            if column > 0
-        ]
-        table.add_row(Text(word), *cells)
-    return table
+    sizes = [
+        max(cell_len(word), *(len(f"{value:+.2f}") for value in matrix[:, column].tolist()))
+        for column, word in enumerate(words)
+    ]
+    before = max(map(cell_len, words[:-1])) + 2
+    tables: list[Table] = []
+    begin = 1
+    while begin < len(words):
+        end, used = begin, before
+        while end < len(words) and (end == begin or used + sizes[end] + 2 <= width):
+            used += sizes[end] + 2
+            end += 1
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column("", no_wrap=True, min_width=before - 2)
+        for column in range(begin, end):
+            table.add_column(Text(words[column]), justify="right", no_wrap=True, min_width=sizes[column])
+        for row in range(end - 1):
+            cells = [
+                Text(f"{value:+.2f}", style=f"{ink(value, largest)} on {shade(value, largest)}")
+                if column > row
+                else Text("")
+                for column, value in enumerate(matrix[row].tolist())
+                if begin <= column < end
+            ]
+            table.add_row(Text(words[row]), *cells)
+        tables.append(table)
+        begin = end
+    return tables
 
 
 def heat_svg(words: Sequence[str], matrix: Float[np.ndarray, "T T"], title: str) -> str:

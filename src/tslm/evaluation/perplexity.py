@@ -7,18 +7,16 @@ from beginning to end with the state carried all the way, so the result depends 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tslm.corpus.text import TextSize
 from tslm.errors import CorpusError, UnsupportedError
+from tslm.evaluation.scoring import Tick, score_each, score_windows, split_lines
 from tslm.models.base import LanguageModel, ReadsWindows
-
-Tick = Callable[[int], None]
-"""Told how many more tokens have been read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +50,13 @@ class Perplexity:
     protocol: str
     """The protocol in words, to be printed beside the figure."""
 
+    bits_per_byte: float | None = None
+    """The negative log-likelihood in bits per byte of the text, which models of different words share; None where the
+    size of the text as text was not given. A word read as ``<unk>`` is predicted as that, not letter by letter."""
+
+    word_perplexity: float | None = None
+    """The perplexity per word between white space, line ends counted as words; None like ``bits_per_byte``."""
+
 
 def evaluate(
     model: LanguageModel[Any],
@@ -60,6 +65,7 @@ def evaluate(
     reset: bool = True,
     window: int = 4096,
     batch_tokens: int = 16384,
+    size: TextSize | None = None,
     tick: Tick | None = None,
 ) -> Perplexity:
     """PPL. exp(−(1/n) Σ ln p(w_i | w_1 … w_{i−1})) over all n tokens, summed in float64 and divided once.
@@ -70,6 +76,7 @@ def evaluate(
         reset: also measure with the state started anew at every line (twice the work).
         window: how many tokens are scored at once; it changes the memory used, not the result.
         batch_tokens: how many tokens of lines are scored at once for ``reset``; the same holds.
+        size: how large the text is as text; given, it is measured per byte and per word between white space too.
         tick: told how many more tokens have been read.
 
     Raises:
@@ -83,15 +90,19 @@ def evaluate(
             "encode the text with the model's own vocabulary"
         )
     eos, unk = model.vocabulary.eos_id, model.vocabulary.unk_id
-    nats = _carried(model, ids, window, tick)
-    reset_nats = _reset(model, ids, eos, batch_tokens, tick) if reset else None
-    size = len(ids)
+    count, nats, reset_nats = len(ids), 0.0, 0.0
+    for values_1W, _ in score_windows(model, ids[None], model.start(1), window=window, tick=tick):
+        nats -= float(values_1W.sum(dtype=np.float64))
+    if reset:
+        lines = split_lines(ids, eos)
+        for _, scores in score_each(model, lines, batch_tokens=batch_tokens, tick=tick):
+            reset_nats -= float(np.concatenate(scores).sum())
     return Perplexity(
-        perplexity=perplexity(nats, size),
-        perplexity_reset=None if reset_nats is None else perplexity(reset_nats, size),
-        bits_per_word=nats / size / math.log(2),
+        perplexity=perplexity(nats, count),
+        perplexity_reset=perplexity(reset_nats, count) if reset else None,
+        bits_per_word=nats / count / math.log(2),
         nats=nats,
-        tokens=size,
+        tokens=count,
         lines=int((ids == eos).sum()),
         vocabulary=len(model.vocabulary),
         unk_share=0.0 if unk is None else float((ids == unk).mean()),
@@ -99,6 +110,8 @@ def evaluate(
             "every token predicted once, <eos> included; full vocabulary; state carried across lines "
             "(perplexity_reset: started anew at every line); nats summed in float64"
         ),
+        bits_per_byte=None if size is None else nats / size.bytes / math.log(2),
+        word_perplexity=None if size is None else perplexity(nats, size.words + size.lines),
     )
 
 
@@ -134,54 +147,3 @@ def perplexity(nats: float, tokens: int) -> float:
     """Return exp of the mean negative log-likelihood; infinite where it is too large for a float."""
     mean = nats / tokens
     return math.exp(mean) if mean < 700 else math.inf
-
-
-def _carried(model: LanguageModel[Any], ids: NDArray[np.int32], window: int, tick: Tick | None) -> float:
-    state, nats = model.start(1), 0.0
-    for begin in range(0, len(ids), window):
-        tokens_BT = ids[None, begin : begin + window]
-        log_probability_BT, state = model.score(tokens_BT, state)
-        nats -= float(log_probability_BT.sum(dtype=np.float64))
-        if tick is not None:
-            tick(tokens_BT.shape[1])
-    return nats
-
-
-def _reset(
-    model: LanguageModel[Any], ids: NDArray[np.int32], eos: int, batch_tokens: int, tick: Tick | None
-) -> float:
-    nats = 0.0
-    for tokens, lengths in line_batches(ids, eos, batch_tokens):
-        log_probability_BT, _ = model.score(tokens, model.start(len(tokens)))
-        within_BT = np.arange(tokens.shape[1]) < lengths[:, None]
-        nats -= float(log_probability_BT[within_BT].sum(dtype=np.float64))
-        if tick is not None:
-            tick(int(lengths.sum()))
-    return nats
-
-
-def line_batches(
-    ids: NDArray[np.int32], eos: int, batch_tokens: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield the lines of a text in batches of like length: B×T ids padded with ``<eos>``, and the B lengths."""
-    ends = np.flatnonzero(ids == eos) + 1
-    if len(ends) == 0 or ends[-1] != len(ids):
-        ends = np.append(ends, len(ids))
-    begins = np.concatenate([[0], ends[:-1]])
-    lengths = ends - begins
-    order = np.argsort(lengths, kind="stable")
-    position = 0
-    while position < len(order):
-        # Lines come shortest first, so a batch is as wide as its last line.
-        count = 1
-        while position + count < len(order):
-            if int(lengths[order[position + count]]) * (count + 1) > batch_tokens:
-                break
-            count += 1
-        chosen = order[position : position + count]
-        width = int(lengths[chosen[-1]])
-        places = begins[chosen, None] + np.arange(width)
-        inside = np.arange(width) < lengths[chosen, None]
-        tokens = np.where(inside, ids[np.minimum(places, len(ids) - 1)], eos).astype(np.int64)
-        yield tokens, lengths[chosen].astype(np.int64)
-        position += count

@@ -24,7 +24,7 @@ def draw_model(model: LanguageModel[Any], sentence: str) -> str:
         CorpusError: the sentence has no word.
         SizeLimitError: it has more than 24.
     """
-    words = sentence.split()
+    words = model.rule.split(sentence)
     if len(words) > LONGEST:
         raise SizeLimitError(f"the sentence has {len(words)} words; at most {LONGEST} can be drawn")
     found = build_network(model, sentence)

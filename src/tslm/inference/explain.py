@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import NDArray
 
 from tslm.corpus.vocabulary import EOS
 from tslm.errors import CorpusError, SizeLimitError
+from tslm.evaluation.scoring import score_text
+from tslm.inference.inputs import ModelLike, open_model, read_string
 from tslm.inference.score import finite
 from tslm.models.base import HasNetwork, LanguageModel
+from tslm.shapes import Float
 from tslm.stopping import check_wanted
+from tslm.tables import html_table, text_table
 
 LONGEST = 200
 """Words of a sentence: the effects of every word on every other take the square of it."""
@@ -81,9 +84,15 @@ class Cuts:
     """After each word but ``<eos>``: how many independent features of the words so far matter to what follows."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Explanation:
-    """A sentence explained."""
+    """A sentence explained.
+
+    Example:
+        >>> explanation = tslm.explain("runs/asv-kn5", "In the beginning")
+        >>> explanation.words[1].word, explanation.words[1].rank
+        ('the', 1)
+    """
 
     words: tuple[WordReport, ...]
     """The last is ``<eos>``."""
@@ -99,9 +108,56 @@ class Explanation:
         """Ln p of the sentence."""
         return sum(word.log_probability for word in self.words)
 
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The words that the model does not know; they were read as ``<unk>``."""
+        return tuple(word.word for word in self.words if not word.known)
+
+    def table(self, shown: int) -> tuple[list[str], list[list[str]]]:
+        """Return the names and the cells of a table with a row per word.
+
+        Args:
+            shown: how many alternatives to show.
+        """
+        header = ["word", "p", "rank", "bits", "expected"]
+        header += ["‖h‖"] if self.state_norms is not None else []
+        header += ["cut rank"] if self.cuts is not None else []
+        rows: list[list[str]] = []
+        for place, word in enumerate(self.words):
+            cells = [
+                word.word if word.known else f"⟨{word.word}⟩",
+                f"{math.exp(word.log_probability):.4f}",
+                f"{word.rank:,}",
+                f"{word.surprise:.2f}",
+                f"{word.entropy:.2f}",
+            ]
+            for numbers in (self.state_norms, None if self.cuts is None else self.cuts.ranks):
+                if numbers is not None:
+                    cells.append(f"{numbers[place]:.2f}" if place < len(numbers) else "")
+            best = [f"{entry.word} {entry.probability:.3f}" for entry in word.alternatives[:shown]]
+            rows.append([*cells, "  ".join(best)])
+        return [*header, "alternatives"], rows
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the explanation as plain values; what is infinite becomes None."""
+        return describe_explanation(self)
+
+    def __repr__(self) -> str:
+        return f"{text_table(*self.table(3), left=(0,))}\nln p = {self.log_probability:.4f}"
+
+    def _repr_html_(self) -> str:
+        """Return the table and the heat map of the effects, for a notebook."""
+        from tslm.drawing.heatmap import heat_svg
+
+        parts = [html_table(*self.table(5)), f"<p>ln p = {self.log_probability:.4f}</p>"]
+        if self.effects is not None and len(self.words) > 1:
+            title = f"effect of the word on the left on the word above, in nats: {self.effects.method}"
+            parts.append(heat_svg([word.word for word in self.words], self.effects.matrix, title))
+        return "\n".join(parts)
+
 
 def explain(
-    model: LanguageModel[Any],
+    model: ModelLike,
     sentence: str,
     *,
     top: int = 5,
@@ -112,8 +168,8 @@ def explain(
     """Explain every word of a sentence, its ``<eos>`` included.
 
     Args:
-        model: any language model; the effects of words are exact for TSLM alone.
-        sentence: words between spaces.
+        model: a model, or its run folder; the effects of words are exact for TSLM alone.
+        sentence: what is to be explained, as people write it.
         top: how many alternatives.
         reference: what replaces a word of a TSLM to see its effect.
         effects: whether to find the effects.
@@ -123,7 +179,8 @@ def explain(
         CorpusError: no word, or one for which there is neither id nor ``<unk>``.
         SizeLimitError: more than 200 words.
     """
-    words = sentence.split()
+    model = open_model(model)
+    words = model.rule.split(read_string(sentence, "sentence"))
     if not words:
         raise CorpusError("the sentence has no word; give at least one")
     if len(words) > LONGEST:
@@ -140,12 +197,12 @@ def explain(
 
 def explain_words(model: LanguageModel[Any], words: list[str], *, top: int = 5) -> list[WordReport]:
     """Return what the model expected in the place of each word, going from left to right."""
-    state = model.start(1)
+    state, ids = model.start(1), model.vocabulary.encode(words)
+    scores, _ = score_text(model, ids)
     reports: list[WordReport] = []
-    for word, number in zip(words, model.vocabulary.encode(words).tolist(), strict=True):
+    for word, number, score in zip(words, ids.tolist(), scores.tolist(), strict=True):
         check_wanted()
         log_V = model.predict(state)[0].astype(np.float64)
-        score = float(log_V[number])
         best = np.argsort(-log_V, kind="stable")[:top].tolist()
         possible = log_V[log_V > -np.inf]
         entropy = -(np.exp(possible) * possible).sum() / math.log(2)
@@ -154,7 +211,7 @@ def explain_words(model: LanguageModel[Any], words: list[str], *, top: int = 5) 
                 word=word,
                 known=word in model.vocabulary,
                 log_probability=score,
-                rank=int((log_V > score).sum()) + 1,
+                rank=int((log_V > log_V[number]).sum()) + 1,
                 surprise=0.0 - score / math.log(2),
                 entropy=float(entropy),
                 alternatives=tuple(

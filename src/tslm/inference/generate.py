@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from tslm.corpus.vocabulary import EOS
 from tslm.errors import NumberError
 from tslm.models.base import DrawsWords, LanguageModel
+from tslm.shapes import Float, Int
 
 BLOCK = 64
 """How many random numbers a sample takes at a time; they are the same ones as when it takes one at a time."""
@@ -123,10 +123,10 @@ class Generation:
 
         Args:
             model: any language model.
-            prompt: the words that come before; the samples do not repeat them.
+            prompt: what comes before, as people write it; the samples do not repeat it.
             number: how many samples, all drawn in one batch.
             length: the largest number of words of each.
-            stop: a sample ends before any of these; each is one word or several.
+            stop: a sample ends before any of these; each is one word or several, as people write them.
             sampling: how words are drawn.
 
         Raises:
@@ -138,14 +138,14 @@ class Generation:
         self.model = model
         self.length = length
         self.sampling = sampling or Sampling()
-        stops = tuple(tuple(entry.split()) for entry in stop if entry.split())
+        stops = tuple(tuple(model.rule.split(entry)) for entry in stop if entry.split())
         self._samples = [
             _Sample(np.random.default_rng([self.sampling.seed, place]), stops) for place in range(number)
         ]
         banned = [word for word in self.sampling.exclude if word in model.vocabulary]
         self._banned = model.vocabulary.encode(banned)
         # The ids of the words that come before.
-        self.prompt = model.vocabulary.encode(prompt.split())
+        self.prompt = model.vocabulary.encode(model.rule.split(prompt))
 
     @property
     def reasons(self) -> list[str]:
@@ -237,20 +237,3 @@ def _best_words(log_BV: Float[np.ndarray, "B V"], count: int) -> Int[np.ndarray,
         some = np.flatnonzero(log_V >= bound)
         rows.append(some[np.argsort(-log_V[some], kind="stable")[:count]])
     return np.stack(rows)
-
-
-def generate(
-    model: LanguageModel[Any],
-    prompt: str = "",
-    *,
-    number: int = 1,
-    length: int = 50,
-    stop: Sequence[str] = (EOS,),
-    sampling: Sampling | None = None,
-) -> list[list[Draw]]:
-    """Return whole samples: the words of each, the prompt left out. The arguments are those of ``Generation``."""
-    samples: list[list[Draw]] = [[] for _ in range(number)]
-    for draws in Generation(model, prompt, number=number, length=length, stop=stop, sampling=sampling):
-        for draw in draws:
-            samples[draw.sample].append(draw)
-    return samples

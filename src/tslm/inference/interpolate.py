@@ -3,28 +3,70 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import NDArray
 
 from tslm.corpus.sources import Corpus
 from tslm.errors import NumberError
-from tslm.inference.score import score_ids
+from tslm.evaluation.scoring import Tick, score_text
+from tslm.inference.evaluate import encode
+from tslm.inference.inputs import ModelLike, TextLike, as_run, check_several
 from tslm.models.interpolation import Form, Interpolation, InterpolationConfig, Part
 from tslm.runs.folder import locked_run, prepare_folder
 from tslm.runs.recipe import Recipe
 from tslm.runs.run import Run
 from tslm.runs.summary import Source, Summary, summarise, write_summary
 from tslm.runs.train import measure
+from tslm.shapes import Float
 
 COLUMNS = 64
 """A text is cut into this many columns where all words' probabilities are needed at every token."""
 
-Tick = Callable[[int], None]
+
+def mix(
+    runs: Sequence[ModelLike],
+    out: str | Path | None = None,
+    *,
+    form: Form = "linear",
+    tune: TextLike | None = None,
+    data_dir: str | Path | None = None,
+    tick: Tick | None = None,
+) -> Interpolation:
+    """Mix the models of runs into one, with the weights that give a text its highest probability.
+
+    Args:
+        runs: two or more run folders over the same words.
+        out: also save the mix as a run folder of its own, which needs its parts' folders no more.
+        form: ``linear`` adds probabilities, Σ λ p; ``log-linear`` multiplies them, Π p^λ, and normalises.
+        tune: the text to tune on; the valid split of the first run's corpus when left out, never test.
+        data_dir: where to look for named corpora first.
+        tick: told how many more tokens have been read.
+
+    Raises:
+        TslmError: a run, the corpus or the text cannot be read, or the models know different words.
+
+    Example:
+        >>> mixed = tslm.mix(["runs/asv-kn5", "runs/asv-kn5"], tune="In the beginning God created the earth.")
+        >>> mixed.config.weights
+        (0.5, 0.5)
+    """
+    check_several(runs, "run folders to mix")
+    opened = [as_run(run) for run in runs]
+    parts = [as_part(run) for run in opened]
+    corpus = opened[0].open_corpus(data_dir) if tune is None or out is not None else None
+    ids = encode(opened[0].model, tune).ids if tune is not None else None
+    if ids is None:
+        assert corpus is not None  # noqa: S101
+        ids = corpus.splits["valid"]
+    tuned = tune_mix(form, parts, ids, tick=tick)
+    if out is not None:
+        assert corpus is not None  # noqa: S101
+        save_mix(tuned, Path(out), opened[0], corpus, tick=tick)
+    return tuned
 
 
 def tune_mix(
@@ -45,7 +87,9 @@ def tune_mix(
     if form == "linear":
         own = [even.ids_of(place, ids) for place in range(len(parts))]
         weights = tune_linear(
-            np.stack([score_ids(part.model, its, tick=tick) for part, its in zip(parts, own, strict=True)])
+            np.stack(
+                [score_text(part.model, its, tick=tick)[0] for part, its in zip(parts, own, strict=True)]
+            )
         )
     else:
         weights = _tune_log_linear(even, ids, tick)
@@ -74,9 +118,9 @@ def save_mix(
     """
     recipe = Recipe(corpus=first.recipe.corpus, kind=mix.kind, model=mix.config)
     with locked_run(folder):
-        prepare_folder(folder, recipe, mix.vocabulary)
+        prepare_folder(folder, recipe, mix.vocabulary, mix.rule)
         mix.save(folder)
-        measured = measure(mix, corpus, ("valid", "test"), tick)
+        measured = measure(mix, corpus, recipe, ("valid", "test"), tick)
         parts = tuple(part.model.kind for part in mix.parts)
         summary = summarise(recipe, mix, Source.of(corpus), measured, parts=parts)
         write_summary(folder, summary)

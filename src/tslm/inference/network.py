@@ -79,7 +79,7 @@ def build_network(model: LanguageModel[Any], sentence: str) -> SentenceNetwork:
         CorpusError: the sentence has no word.
     """
     recurrent, cell = require_chain(model)
-    words = sentence.split()
+    words = model.rule.split(sentence)
     if not words:
         raise CorpusError("the sentence has no word; give at least one")
     read_T = torch.from_numpy(recurrent.vocabulary.encode([EOS, *words]).astype(np.int64))

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from html import escape
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tslm.corpus.text import read_text
-from tslm.corpus.vocabulary import EOS
+from tslm.corpus.vocabulary import EOS, UNK
 from tslm.errors import CorpusError
 from tslm.evaluation.perplexity import perplexity
+from tslm.evaluation.scoring import score_each, score_text
+from tslm.inference.inputs import LONGEST_LINE, ModelLike, TextLike, lines_of, name_model, open_model
 from tslm.models.base import LanguageModel
-from tslm.progress import track_bytes
+from tslm.tables import show_number, text_table
 
 BUFFER_TOKENS = 1 << 16
 """How many tokens of lines are held to be batched by length."""
@@ -25,18 +25,19 @@ BUFFER_TOKENS = 1 << 16
 BATCH_TOKENS = 1 << 12
 """How many tokens are scored at once: enough for the processor, few enough for its caches."""
 
-LONGEST_LINE = 1_000_000
-"""Words in a line; a longer one is taken as a sign that the text is not one sentence per line."""
-
-STANDARD_INPUT = "-"
+SHOWN = 10
+"""How many sentences a representation shows."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ScoredSentence:
     """A sentence and the log-probability of each of its words."""
 
+    text: str
+    """The line as it was given, white space evened out."""
+
     words: tuple[str, ...]
-    """The words as given, and ``<eos>`` behind them."""
+    """The words that the model's text rule makes of it, and ``<eos>`` behind them."""
 
     known: NDArray[np.bool_]
     """Which of them are in the vocabulary; the others were scored as ``<unk>``."""
@@ -58,6 +59,20 @@ class ScoredSentence:
     def unknown(self) -> int:
         """How many words are not in the vocabulary."""
         return int((~self.known).sum())
+
+    def __repr__(self) -> str:
+        unknown = f", {self.unknown} unknown" if self.unknown else ""
+        numbers = f"ln p = {self.log_probability:.3f}, perplexity {show_number(self.perplexity)}{unknown}"
+        return f"ScoredSentence({self.text!r}, {numbers})"
+
+    def _repr_html_(self) -> str:
+        """Return the words coloured by their surprise, for a notebook."""
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """Return the words coloured by their surprise."""
+        words = zip(self.words, self.known.tolist(), self.log_probabilities.tolist(), strict=True)
+        return f"<p>{' '.join(_colour(word, known, score) for word, known, score in words)}</p>"
 
 
 @dataclass
@@ -81,6 +96,106 @@ class Total:
         """The perplexity of all sentences so far."""
         return perplexity(self.nats, self.tokens)
 
+    def as_json(self) -> dict[str, Any]:
+        """Return the sums as plain values; what is infinite becomes None."""
+        return {**asdict(self), "nats": finite(self.nats), "perplexity": finite(self.perplexity)}
+
+    def __str__(self) -> str:
+        return (
+            f"perplexity {show_number(self.perplexity, 4)}, {self.tokens:,} tokens, {self.lines:,} lines, "
+            f"{self.unknown:,} unknown words"
+        )
+
+
+class Scores(Sequence[ScoredSentence]):
+    """The scores of a text's lines, in their order.
+
+    Example:
+        >>> scores = tslm.score("runs/asv-kn5", ["In the beginning", "beginning the In"])
+        >>> scores[0].log_probability > scores[1].log_probability
+        True
+
+    ``scores.log_probabilities`` is an array in the order of the lines, to be put beside them as a column of a table.
+    """
+
+    def __init__(self, model: str, sentences: Iterable[ScoredSentence]) -> None:
+        self.model = model
+        self.sentences = tuple(sentences)
+        self.total = Total()
+        for sentence in self.sentences:
+            self.total.add(sentence)
+
+    @property
+    def log_probabilities(self) -> NDArray[np.float64]:
+        """Ln p of each line."""
+        return np.array([sentence.log_probability for sentence in self.sentences])
+
+    @property
+    def perplexities(self) -> NDArray[np.float64]:
+        """The perplexity of each line."""
+        return np.array([sentence.perplexity for sentence in self.sentences])
+
+    @property
+    def perplexity(self) -> float:
+        """The perplexity of all lines together."""
+        return self.total.perplexity
+
+    @overload
+    def __getitem__(self, place: int) -> ScoredSentence: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[ScoredSentence]: ...
+    def __getitem__(self, place: int | slice) -> ScoredSentence | Sequence[ScoredSentence]:
+        return self.sentences[place]
+
+    def __len__(self) -> int:
+        return len(self.sentences)
+
+    def __repr__(self) -> str:
+        rows = [
+            [
+                f"{sentence.log_probability:.3f}",
+                show_number(sentence.perplexity),
+                str(sentence.unknown),
+                sentence.text,
+            ]
+            for sentence in self.sentences[:SHOWN]
+        ]
+        if len(self) > SHOWN:
+            rows.append(["…", "…", "…", f"{len(self) - SHOWN:,} more"])
+        return f"{text_table(['ln p', 'perplexity', 'unknown', 'text'], rows)}\n{self.total}"
+
+    def _repr_html_(self) -> str:
+        """Return the sentences with their words coloured by surprise, for a notebook."""
+        rows = "".join(
+            f"<tr><td>{sentence.log_probability:.3f}</td><td>{show_number(sentence.perplexity)}</td>"
+            f"<td style='text-align: left'>{sentence.to_html()}</td></tr>"
+            for sentence in self.sentences[:SHOWN]
+        )
+        more = f"<p>{len(self) - SHOWN:,} more</p>" if len(self) > SHOWN else ""
+        head = "<tr><th>ln p</th><th>perplexity</th><th style='text-align: left'>words, by surprise</th></tr>"
+        return f"<table>{head}{rows}</table>{more}<p>{escape(str(self.total))}</p>"
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """Return every sentence with its words as plain values."""
+        return [describe_sentence(sentence, tokens=True) for sentence in self.sentences]
+
+
+def score(model: ModelLike, text: TextLike, *, carry: bool = False) -> Scores:
+    r"""Give every line of a text its log-probability.
+
+    Args:
+        model: a model, or its run folder.
+        text: a string (its lines end in ``\n``), a ``Path``, or a list or column of strings, each one line.
+        carry: go on from the state after the line before, as in running text; otherwise every line starts anew.
+
+    Raises:
+        TslmError: the model or the text cannot be read, or is none.
+    """
+    scores = Scores(name_model(model), score_lines(open_model(model), lines_of(text), carry=carry))
+    if not scores:
+        raise CorpusError("the text has no line; give at least one")
+    return scores
+
 
 def score_lines(
     model: LanguageModel[Any],
@@ -94,7 +209,7 @@ def score_lines(
 
     Args:
         model: any language model.
-        lines: one sentence each, words between spaces; an empty one has its ``<eos>`` alone.
+        lines: one sentence each, as people write it; an empty one has its ``<eos>`` alone.
         carry: go on from the state after the line before, as in running text; otherwise every line starts anew.
         buffer_tokens: how many tokens of lines are collected before they are scored in batches of like length.
         batch_tokens: how many tokens are scored at once; like the buffer it changes speed and memory, not the result.
@@ -108,33 +223,29 @@ def score_lines(
         ('the', 'king', 'said', '<eos>')
     """
     state = model.start(1)
-    for block in _blocks(lines, buffer_tokens):
-        encoded = [_encode(model, words, number) for number, words in block]
+    unknown = model.vocabulary.unk_id
+    for first, block in _blocks(lines, buffer_tokens):
+        words = [[*line, EOS] for line in model.rule.split_many(block)]
+        encoded = [_encode(model, line, first + place) for place, line in enumerate(words)]
+        scores: list[NDArray[np.float64]] = [np.empty(0)] * len(block)
         if carry:
-            scores, state = _score_carried(model, encoded, state, batch_tokens)
+            values, state = score_text(model, np.concatenate(encoded), state, window=batch_tokens)
+            scores = np.split(values, np.cumsum([len(line) for line in encoded])[:-1])
         else:
-            scores = _score_batched(model, encoded, batch_tokens)
-        for (_, words), log_probabilities in zip(block, scores, strict=True):
-            known = np.fromiter((word in model.vocabulary for word in words), np.bool_, len(words))
-            yield ScoredSentence(tuple(words), known, log_probabilities)
-
-
-def read_lines(paths: Sequence[str | Path]) -> Iterator[str]:
-    """Yield the lines of text files (``-`` for standard input) as they are read, with progress when it takes long."""
-    sizes = [Path(path).stat().st_size for path in paths if path != STANDARD_INPUT and Path(path).is_file()]
-    total = sum(sizes) if len(sizes) == len(paths) else None
-    with track_bytes("scoring", total) as advance:
-        for path in paths:
-            if path == STANDARD_INPUT:
-                yield from _read_standard_input()
-            else:
-                yield from _split_lines(read_text(Path(path), advance), str(path))
+            for places, found in score_each(model, encoded, batch_tokens=batch_tokens):
+                for place, values in zip(places.tolist(), found, strict=True):
+                    scores[place] = values
+        for line, own, ids, values in zip(block, words, encoded, scores, strict=True):
+            known = ids != (-1 if unknown is None else unknown)
+            if not known.all():
+                known |= np.array([word == UNK for word in own])
+            yield ScoredSentence(" ".join(line.split()), tuple(own), known, values)
 
 
 def describe_sentence(sentence: ScoredSentence, *, tokens: bool = False) -> dict[str, Any]:
     """Return a scored sentence as plain values for JSON; what is infinite there becomes None."""
     report: dict[str, Any] = {
-        "text": " ".join(sentence.words[:-1]),
+        "text": sentence.text,
         "log_probability": finite(sentence.log_probability),
         "perplexity": finite(sentence.perplexity),
         "tokens": len(sentence.words),
@@ -155,36 +266,24 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def group_by_length(lengths: NDArray[np.int64], batch_tokens: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the places of lines in batches of like length, none larger than ``batch_tokens`` but for a long line."""
-    order = np.argsort(lengths, kind="stable")
-    begin = 0
-    while begin < len(order):
-        # Shortest first, so a batch is as wide as its last line.
-        widths = lengths[order[begin:]] * np.arange(1, len(order) - begin + 1)
-        count = max(1, int(np.searchsorted(widths, batch_tokens, side="right")))
-        yield order[begin : begin + count]
-        begin += count
-
-
-def _blocks(lines: Iterable[str], buffer_tokens: int) -> Iterator[list[tuple[int, list[str]]]]:
-    """Yield numbered lines as words, as many together as fill the buffer."""
-    block: list[tuple[int, list[str]]] = []
-    held = 0
+def _blocks(lines: Iterable[str], buffer_tokens: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of a line, from 1, and as many lines from there on as fill the buffer."""
+    block: list[str] = []
+    held, first = 0, 1
     for number, line in enumerate(lines, 1):
-        words = [*line.split(), EOS]
-        if len(words) > LONGEST_LINE:
+        count = line.count(" ") + 2
+        if count > LONGEST_LINE + 2:
             raise CorpusError(
-                f"line {number} has {len(words) - 1:,} words; give one sentence per line "
+                f"line {number} has {len(line.split()):,} words; give one sentence per line "
                 f"(at most {LONGEST_LINE:,} words)"
             )
-        block.append((number, words))
-        held += len(words)
+        block.append(line)
+        held += count
         if held >= buffer_tokens:
-            yield block
-            block, held = [], 0
+            yield first, block
+            block, held, first = [], 0, number + 1
     if block:
-        yield block
+        yield first, block
 
 
 def _encode(model: LanguageModel[Any], words: Sequence[str], number: int) -> NDArray[np.int32]:
@@ -194,96 +293,9 @@ def _encode(model: LanguageModel[Any], words: Sequence[str], number: int) -> NDA
         raise CorpusError(f"line {number}: {error}") from error
 
 
-def _score_batched(
-    model: LanguageModel[Any], lines: Sequence[NDArray[np.int32]], batch_tokens: int
-) -> list[NDArray[np.float64]]:
-    lengths = np.fromiter(map(len, lines), np.int64, len(lines))
-    scores: list[NDArray[np.float64]] = [np.empty(0)] * len(lines)
-    for chosen in group_by_length(lengths, batch_tokens):
-        tokens = np.full((len(chosen), int(lengths[chosen[-1]])), model.vocabulary.eos_id, np.int64)
-        for row, place in enumerate(chosen.tolist()):
-            tokens[row, : lengths[place]] = lines[place]
-        values, _ = _score_windows(model, tokens, model.start(len(chosen)), batch_tokens)
-        for row, place in enumerate(chosen.tolist()):
-            scores[place] = values[row, : lengths[place]]
-    return scores
-
-
-def score_ids(
-    model: LanguageModel[Any],
-    ids: NDArray[np.int32],
-    *,
-    window: int = 4096,
-    tick: Callable[[int], None] | None = None,
-) -> NDArray[np.float64]:
-    """Return ln p of every token of a text, the state carried from beginning to end.
-
-    Args:
-        model: any language model.
-        ids: the text, one ``<eos>`` after each line.
-        window: how many tokens are scored at once; it changes the memory used, not the result.
-        tick: told how many more tokens have been read.
-    """
-    state = model.start(1)
-    scores = np.empty(len(ids))
-    for begin in range(0, len(ids), window):
-        part = slice(begin, begin + window)
-        log_probability_BT, state = model.score(ids[None, part], state)
-        scores[part] = log_probability_BT[0]
-        if tick is not None:
-            tick(log_probability_BT.shape[1])
-    return scores
-
-
-def _score_carried(
-    model: LanguageModel[Any], lines: Sequence[NDArray[np.int32]], state: Any, batch_tokens: int
-) -> tuple[list[NDArray[np.float64]], Any]:
-    tokens = np.concatenate(lines).astype(np.int64)
-    values, state = _score_windows(model, tokens[None], state, batch_tokens)
-    return np.split(values[0], np.cumsum([len(line) for line in lines])[:-1]), state
-
-
-def _score_windows(
-    model: LanguageModel[Any], tokens: NDArray[np.int64], state: Any, batch_tokens: int
-) -> tuple[NDArray[np.float64], Any]:
-    """Score B lines side by side, a window of columns at a time, so that a long line needs no more memory."""
-    values = np.empty(tokens.shape)
-    width = max(1, batch_tokens // len(tokens))
-    for begin in range(0, tokens.shape[1], width):
-        part = slice(begin, begin + width)
-        values[:, part], state = model.score(tokens[:, part], state)
-    return values, state
-
-
-def _read_standard_input() -> Iterator[str]:
-    """Yield lines as they come, so that whoever types has the answer to a line before the next."""
-    for number, line in enumerate(iter(lambda: sys.stdin.buffer.readline(100 * LONGEST_LINE), b""), 1):
-        if len(line) == 100 * LONGEST_LINE:
-            raise CorpusError(
-                f"line {number} of standard input is longer than {len(line):,} bytes; give one sentence per line"
-            )
-        try:
-            yield line.decode("utf-8").removesuffix("\n")
-        except UnicodeDecodeError as error:
-            raise CorpusError(
-                f"line {number} of standard input is not UTF-8 (byte {error.start}); "
-                "convert it, for example: iconv -f latin1 -t utf-8"
-            ) from error
-
-
-def _split_lines(pieces: Iterable[str], path: str) -> Iterator[str]:
-    """Yield whole lines of text that comes in pieces cut anywhere between words."""
-    held: list[str] = []
-    size = 0
-    for piece in pieces:
-        first, *rest = piece.split("\n")
-        held.append(first)
-        size += len(first)
-        if size > 100 * LONGEST_LINE:
-            raise CorpusError(
-                f"{path} has a line of more than {size - 1:,} characters; give one sentence per line"
-            )
-        if rest:
-            yield "".join(held)
-            yield from rest[:-1]
-            held, size = [rest[-1]], len(rest[-1])
+def _colour(word: str, known: bool, score: float) -> str:
+    """Return a word for a notebook: paler where the model expected it, an unknown one underlined."""
+    share = min(1.0, -score / 12) if math.isfinite(score) else 1.0
+    style = f"background: rgba(194, 65, 12, {0.75 * share:.2f})"
+    style += "" if known else "; text-decoration: underline wavy"
+    return f'<span style="{style}" title="ln p = {score:.3f}">{escape(word)}</span>'

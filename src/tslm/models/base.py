@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from tslm.corpus.rule import TextRule
 from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
+from tslm.shapes import Float, Int
 
 StateT = TypeVar("StateT")
 

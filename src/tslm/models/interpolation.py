@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import tomli_w
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from tslm.config import check, write_config
@@ -19,6 +18,7 @@ from tslm.errors import RecipeError, RunError
 from tslm.files import write_text
 from tslm.models.base import LanguageModel
 from tslm.models.registry import model_class, read_model
+from tslm.shapes import Float, Int
 
 Form = Literal["linear", "log-linear"]
 
@@ -79,7 +79,7 @@ class Interpolation(LanguageModel[tuple[Any, ...]]):
         """Mix models over the same words; their ids may differ.
 
         Raises:
-            RunError: the parts know different words, or there are more weights than parts.
+            RunError: the parts know different words or have different text rules, or there are more weights than parts.
         """
         if len(parts) != len(config.weights):
             raise RunError(
@@ -87,7 +87,13 @@ class Interpolation(LanguageModel[tuple[Any, ...]]):
             )
         self.config = config
         self.parts = tuple(parts)
-        self.vocabulary = parts[0].model.vocabulary
+        self.vocabulary, self.rule = parts[0].model.vocabulary, parts[0].model.rule
+        for place, part in enumerate(parts, 1):
+            if part.model.rule != self.rule:
+                raise RunError(
+                    f"models 1 and {place} cut a text into words in different ways; "
+                    "only models of one text rule can be mixed"
+                )
         self._ids = [
             _translate(self.vocabulary, part.model.vocabulary, place) for place, part in enumerate(parts)
         ]

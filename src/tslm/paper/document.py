@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tslm.files import write_text
-from tslm.reports.page import make_page, make_table
-from tslm.reports.tables import markdown_table
+from tslm.reports.page import make_page
+from tslm.tables import html_table, markdown_table, text_table
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """A table or figure beside the paper's, ready to be written as Markdown and HTML."""
 
@@ -31,9 +31,19 @@ class Report:
     data: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """The rows as numbers, for programs."""
 
+    failed: tuple[str, ...] = ()
+    """The runs that were to be trained for it, and failed."""
+
     def as_json(self) -> dict[str, Any]:
         """Return the report for ``--json``."""
         return {"name": self.name, "title": self.title, "rows": self.data, "notes": self.notes}
+
+    def __repr__(self) -> str:
+        return "\n".join([self.title, text_table(self.header, self.rows, left=(0,)), *self.notes])
+
+    def _repr_html_(self) -> str:
+        """Return figure and tables, for a notebook."""
+        return f"<h3>{escape(self.title)}</h3>\n{_body(self)}"
 
 
 def to_markdown(made: Report) -> str:
@@ -50,11 +60,15 @@ def to_markdown(made: Report) -> str:
 
 def to_html(made: Report) -> str:
     """Return a report as one self-contained page."""
-    parts = [made.svg, make_table(made.header, made.rows)]
+    return make_page(made.title, _body(made))
+
+
+def _body(made: Report) -> str:
+    parts = [made.svg, html_table(made.header, made.rows)]
     parts += [f"<p>{escape(note)}</p>" for note in made.notes]
     for heading, header, rows in made.more:
-        parts += [f"<h2>{escape(heading)}</h2>", make_table(header, rows)]
-    return make_page(made.title, "\n".join(parts))
+        parts += [f"<h2>{escape(heading)}</h2>", html_table(header, rows)]
+    return "\n".join(parts)
 
 
 def write_report(made: Report, folder: Path, *, html: bool = True) -> list[Path]:

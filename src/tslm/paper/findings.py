@@ -9,7 +9,7 @@ from pathlib import Path
 from tslm.paper.found import find_run, measured, perplexity_of
 from tslm.paper.numbers import FIGURE_4, FIGURE_5, TABLE_2
 from tslm.paper.plan import CELLS, READINGS, plan, rank_readings
-from tslm.reports.tables import markdown_table, show_number
+from tslm.tables import markdown_table, show_number
 
 FLAT = 0.01
 """A change of perplexity below this share counts as none."""

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tslm.corpus.rule import TextRule
 from tslm.corpus.sources import open_corpus
-from tslm.corpus.vocabulary import UNK, Vocabulary
 from tslm.files import write_text
 from tslm.inference.explain import explain
-from tslm.inference.generate import Generation, Sampling
-from tslm.inference.score import ScoredSentence, score_lines
+from tslm.inference.fill import fill
+from tslm.inference.samples import generate
+from tslm.inference.score import ScoredSentence, score
 from tslm.models.base import LanguageModel
 from tslm.models.ngram.blanks import FillsBlanks
 from tslm.reports.demo_page import make_demo
@@ -103,15 +102,13 @@ def run_demo(
         summaries[name] = summary
         found["models"][name] = {"parameters": summary.parameters, "seconds": summary.seconds}
         found["perplexity"][name] = {split: measured.perplexity for split, measured in summary.splits.items()}
-        found["scored"][name] = [
-            _surprise(scored, corpus.rule)
-            for scored in score_lines(model, [" ".join(corpus.rule.split(line)) for line in SENTENCES])
-        ]
-        found["generated"][name] = _generate(model, corpus.rule)
+        found["scored"][name] = [_surprise(scored) for scored in score(model, SENTENCES)]
+        samples = generate(model, PROMPT, number=3, length=25, temperature=0.8, unk=False)
+        found["generated"][name] = [sample.text for sample in samples]
         if isinstance(model, FillsBlanks):
-            found["filled"] = _fill(model, model.vocabulary, corpus.rule)
+            found["filled"] = fill(model, PATTERN, top=5).as_json()["fillings"]
         if recipe == TRAINED:
-            found["effects"] = _explain(model, corpus.rule)
+            found["effects"] = _explain(model)
     found["next"] = [
         {"command": command.format(folder=folder, trained=TRAINED), "why": why} for command, why in NEXT
     ]
@@ -121,46 +118,22 @@ def run_demo(
     return {**found, "report": str(report)}
 
 
-def _surprise(scored: ScoredSentence, rule: TextRule) -> dict[str, Any]:
+def _surprise(scored: ScoredSentence) -> dict[str, Any]:
     return {
-        "text": rule.join(scored.words).rstrip("\n"),
+        "text": scored.text,
         "words": list(scored.words),
         "nats": (-scored.log_probabilities).tolist(),
         "perplexity": scored.perplexity,
     }
 
 
-def _generate(model: LanguageModel[Any], rule: TextRule) -> list[str]:
-    """Return three samples, the prompt in front of each."""
-    prompt = rule.split(PROMPT)
-    samples = [list(prompt) for _ in range(3)]
-    sampling = Sampling(temperature=0.8, exclude=(UNK,))
-    for draws in Generation(model, " ".join(prompt), number=3, length=25, sampling=sampling):
-        for draw in draws:
-            samples[draw.sample].append(draw.word)
-    return [rule.join(sample).rstrip("\n") for sample in samples]
-
-
-def _fill(filler: FillsBlanks, vocabulary: Vocabulary, rule: TextRule) -> list[dict[str, Any]]:
-    """Return the five best fillings of the pattern."""
-    pattern = [None if word == "?" else word for word in rule.split(PATTERN)]
-    ids = iter(vocabulary.encode([word for word in pattern if word is not None]).tolist())
-    filling = filler.fill([None if word is None else next(ids) for word in pattern])
-    found: list[dict[str, Any]] = []
-    for joint in filling.best(5):
-        words = vocabulary.decode(joint.words)
-        rest = iter(words)
-        text = rule.join([next(rest) if word is None else word for word in pattern])
-        found.append({"words": words, "text": text, "probability": joint.probability})
-    return found
-
-
-def _explain(model: LanguageModel[Any], rule: TextRule) -> dict[str, Any] | None:
+def _explain(model: LanguageModel[Any]) -> dict[str, Any] | None:
     """Return how much each word changes each word behind it."""
-    words = rule.split(EXPLAINED)
-    effects = explain(model, " ".join(words), cuts=False).effects
+    explanation = explain(model, EXPLAINED, cuts=False)
+    effects = explanation.effects
     if effects is None:
         return None
     # Without the end of the sentence: the picture is about its words.
+    words = [word.word for word in explanation.words[:-1]]
     matrix = effects.matrix[: len(words), : len(words)]
     return {"words": words, "matrix": matrix.tolist(), "exact": effects.exact, "method": effects.method}

@@ -11,9 +11,9 @@ import tomli_w
 
 from tslm.drawing.heatmap import heat_svg
 from tslm.reports.curves import draw_curves
-from tslm.reports.page import make_table
 from tslm.runs.recipe import recipe_tables
 from tslm.runs.summary import Summary
+from tslm.tables import html_table
 
 DEEPEST = 12.0
 """Nats of surprise at which a word has the deepest colour."""
@@ -59,7 +59,7 @@ def make_demo(
             f"<h2>“{escape(found['pattern'])}”, filled</h2>",
             "<p>The counted model sums over every pair of words exactly. These are the most probable fillings of "
             "both blanks together.</p>",
-            make_table(
+            html_table(
                 ["text", "probability"],
                 [[entry["text"], f"{entry['probability']:.2%}"] for entry in found["filled"]],
             ),
@@ -84,7 +84,7 @@ def _perplexities(found: Mapping[str, Any]) -> str:
     ]
     return "\n".join(
         [
-            make_table(["model", "valid", "test", "parameters", "learnt in"], rows),
+            html_table(["model", "valid", "test", "parameters", "learnt in"], rows),
             "<p><small>Perplexity on chapters that neither has seen: the model is as unsure as if it had to guess "
             "among so many equally likely words. Lower is better.</small></p>",
         ]

@@ -11,10 +11,9 @@ import tomli_w
 
 from tslm.errors import RunError
 from tslm.files import write_text
-from tslm.reports.curves import draw_curves
-from tslm.reports.tables import show_number
 from tslm.runs.recipe import recipe_tables
 from tslm.runs.summary import Summary, read_summary
+from tslm.tables import html_table, show_number
 from tslm.training.metrics import read_metrics
 
 REPORT = "report.html"
@@ -54,19 +53,6 @@ def make_page(title: str, body: str) -> str:
     )
 
 
-def make_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return an HTML table of plain texts; columns in which every text begins like a number stand to the right."""
-    places = range(len(header))
-    numbers = [all(row[place][:1] in "0123456789–-+" for row in rows) for place in places]
-
-    def line(tag: str, cells: Sequence[str]) -> str:
-        kinds = [' class="number"' if numbers[place] else "" for place in places]
-        texts = (f"<{tag}{kinds[place]}>{escape(cells[place])}</{tag}>" for place in places)
-        return f"<tr>{''.join(texts)}</tr>"
-
-    return "\n".join(["<table>", line("th", header), *(line("td", row) for row in rows), "</table>"])
-
-
 def make_run(summary: Summary, entries: Sequence[Mapping[str, Any]]) -> str:
     """Return the body of a run's page: perplexities, curves, recipe."""
     rows = [
@@ -93,13 +79,20 @@ def make_run(summary: Summary, entries: Sequence[Mapping[str, Any]]) -> str:
         ["corpus fingerprint", summary.corpus.fingerprint[:16]],
         ["versions", ", ".join(f"{name} {number}" for name, number in summary.versions.items())],
     ]
-    measured = make_table(["split", "tokens", "perplexity", "reset per line", "bits per word"], rows)
+    measured = html_table(["split", "tokens", "perplexity", "reset per line", "bits per word"], rows)
     protocols = dict.fromkeys(found.protocol for found in summary.splits.values())
     parts = [
         measured if rows else "<p>Not measured: the text it was made from is not known.</p>",
         *(f"<p><small>{escape(protocol)}</small></p>" for protocol in protocols),
-        draw_curves(entries) if entries else "",
-        make_table(["", ""], facts),
+        _draw(entries) if entries else "",
+        html_table(["", ""], facts),
         f"<details><summary>Recipe</summary><pre>{escape(tomli_w.dumps(recipe_tables(summary.recipe)))}</pre></details>",
     ]
     return "\n".join(parts)
+
+
+def _draw(entries: Sequence[Mapping[str, Any]]) -> str:
+    # What is counted has no curves, and need not wait for Matplotlib.
+    from tslm.reports.curves import draw_curves
+
+    return draw_curves(entries)

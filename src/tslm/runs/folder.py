@@ -9,10 +9,11 @@ from typing import Any, cast
 
 from filelock import FileLock, Timeout
 
+from tslm.corpus.rule import RULE_FILE, TextRule, load_rule
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RunError
 from tslm.files import write_text
-from tslm.models.weights import WEIGHTS
+from tslm.models.arrays import WEIGHTS
 from tslm.runs.recipe import Recipe, read_recipe, recipe_tables, write_recipe
 from tslm.runs.summary import SUMMARY, read_summary
 from tslm.training.metrics import METRICS
@@ -57,8 +58,11 @@ def in_use(folder: Path) -> bool:
     return False
 
 
-def prepare_folder(folder: Path, recipe: Recipe, vocabulary: Vocabulary) -> None:
-    """Write recipe and vocabulary, or check that the folder holds a run of the very same recipe."""
+def prepare_folder(
+    folder: Path, recipe: Recipe, vocabulary: Vocabulary, rule: TextRule | None = None
+) -> None:
+    """Write recipe, vocabulary and text rule, or check that the folder holds a run of the very same ones."""
+    rule = rule or TextRule()
     # A run that failed before it had learnt anything leaves nothing that a changed recipe could spoil.
     if any((folder / name).exists() for name in (WEIGHTS, STATE, SUMMARY)):
         check_same(folder, recipe)
@@ -66,6 +70,12 @@ def prepare_folder(folder: Path, recipe: Recipe, vocabulary: Vocabulary) -> None
             raise RunError(
                 f"{folder} holds a run on another text: its vocabulary differs; choose another folder with --out"
             )
+        if (folder / RULE_FILE).exists() and load_rule(folder / RULE_FILE) != rule:
+            raise RunError(
+                f"{folder} holds a run on another text: it was cut into words in another way; choose another folder "
+                "with --out"
+            )
+    rule.save(folder / RULE_FILE)
     vocabulary.save(folder / VOCABULARY)
     write_recipe(folder / RECIPE, recipe)
 

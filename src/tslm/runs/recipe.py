@@ -14,7 +14,7 @@ import tomli_w
 from tslm.config import read_config, write_config
 from tslm.corpus.sources import CorpusConfig
 from tslm.errors import RecipeError, nearest
-from tslm.files import write_text
+from tslm.files import read_path, write_text
 from tslm.models.base import Estimated
 from tslm.models.registry import model_class, read_model
 from tslm.training.config import ObjectiveConfig, TrainConfig
@@ -67,7 +67,7 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
         >>> read_recipe("ptb/kn5", ["model.order=3"]).model.order
         3
     """
-    path = find_recipe(Path(path))
+    path = find_recipe(read_path(path, "recipe"))
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

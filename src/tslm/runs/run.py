@@ -7,9 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tslm.corpus.rule import RULE_FILE, TextRule, load_rule
 from tslm.corpus.sources import Corpus, open_corpus
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, RunError, TslmError
+from tslm.files import read_path
 from tslm.models.base import LanguageModel
 from tslm.models.ngram.backoff import with_unknown
 from tslm.models.registry import model_class
@@ -32,11 +34,15 @@ class Run:
     recipe: Recipe
     vocabulary: Vocabulary
     """The words of the run's corpus; its model may know ``<unk>`` besides."""
+    rule: TextRule
+    """How its text became words."""
 
     @cached_property
     def model(self) -> LanguageModel[Any]:
         """The model. Nothing in the folder is executed."""
-        return model_class(self.recipe.kind).load(self.folder, self.recipe.model, self.vocabulary)
+        model = model_class(self.recipe.kind).load(self.folder, self.recipe.model, self.vocabulary)
+        model.rule = self.rule
+        return model
 
     @cached_property
     def summary(self) -> Summary | None:
@@ -70,7 +76,7 @@ def open_run(folder: str | Path) -> Run:
     Raises:
         RunError: the folder is missing, or is no run folder, or is damaged.
     """
-    folder = Path(folder)
+    folder = read_path(folder, "run folder")
     if not _is_folder(folder):
         raise RunError(f"no run folder at {folder}; train one with: tslm train RECIPE --out {folder}")
     if not (folder / RECIPE).exists():
@@ -78,7 +84,10 @@ def open_run(folder: str | Path) -> Run:
             f"{folder} is no run folder: it has no {RECIPE}; give the folder that tslm train wrote"
         )
     try:
-        return Run(folder, read_recipe(folder / RECIPE), Vocabulary.load(folder / VOCABULARY))
+        recipe, path = read_recipe(folder / RECIPE), folder / RULE_FILE
+        # Runs of older versions have no file of their rule, and none that is learnt.
+        rule = load_rule(path) if path.exists() else recipe.corpus.fixed_rule()
+        return Run(folder, recipe, Vocabulary.load(folder / VOCABULARY), rule)
     except TslmError as error:
         raise RunError(f"the run folder {folder} is damaged: {error}") from error
 

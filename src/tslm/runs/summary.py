@@ -8,7 +8,6 @@ import platform
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast, get_type_hints
 
@@ -161,6 +160,8 @@ def summarise(
         training: how the training went, for what was trained.
         parts: the kinds of the parts, for a mix.
     """
+    from importlib.metadata import version  # slow to import, and whoever only reads summaries needs it not
+
     return Summary(
         recipe=recipe,
         corpus=source,

@@ -15,7 +15,7 @@ from tslm.corpus.files import is_pipe
 from tslm.corpus.sources import Corpus, open_corpus
 from tslm.errors import RecipeError, RunError
 from tslm.evaluation.perplexity import Perplexity, Tick, evaluate, evaluate_windows
-from tslm.files import to_json
+from tslm.files import read_path, to_json
 from tslm.models.base import Estimated, LanguageModel
 from tslm.models.registry import model_class
 from tslm.runs.folder import check_same, locked_run, prepare_folder
@@ -43,7 +43,7 @@ def run_folder(recipe: str | Path, out: str | Path | None = None, overrides: Seq
     """Return ``out``, or ``runs/<corpus>-<recipe>`` with the overrides in its name."""
     if out is not None:
         return Path(out)
-    path = Path(recipe)
+    path = read_path(recipe, "recipe")
     changes = [override.split(".", 1)[-1].replace("=", "") for override in overrides]
     name = "-".join([read_recipe(path, overrides).corpus.name, path.stem, *changes])
     return Path("runs") / "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in name)
@@ -97,7 +97,7 @@ def train(
                 _train(recipe, corpus, folder, group, Watcher())
             return parse_summary(json.loads(group.share_bytes(b"")))
         with locked_run(folder):
-            prepare_folder(folder, recipe, corpus.vocabulary)
+            prepare_folder(folder, recipe, corpus.vocabulary, corpus.rule)
             finished = read_summary(folder)
             if finished is not None and finished.corpus.fingerprint != corpus.fingerprint:
                 raise RunError(
@@ -116,10 +116,18 @@ def train(
 
 
 def measure(
-    model: LanguageModel[Any], corpus: Corpus, splits: Sequence[Split], tick: Tick | None = None
+    model: LanguageModel[Any],
+    corpus: Corpus,
+    recipe: Recipe,
+    splits: Sequence[Split],
+    tick: Tick | None = None,
 ) -> dict[Split, Perplexity]:
     """Return a finished model's perplexities. Validation has chosen by now: test is read this one time."""
-    return {split: evaluate(model, corpus.splits[split], tick=tick) for split in splits}
+    # The words of own text are a choice, those of a named corpus are given: what depends on none is for the former.
+    sizes = corpus.sizes if recipe.corpus.path else {}
+    return {
+        split: evaluate(model, corpus.splits[split], size=sizes.get(split), tick=tick) for split in splits
+    }
 
 
 def _read_made(recipe: Recipe, folder: Path) -> Summary:
@@ -138,9 +146,10 @@ def _estimate(recipe: Recipe, corpus: Corpus, folder: Path) -> Summary:
     estimated = model_class(recipe.kind)
     assert issubclass(estimated, Estimated)  # noqa: S101
     model = estimated.fit(recipe.model, corpus)
+    model.rule = corpus.rule
     seconds = time.perf_counter() - began
     model.save(folder)
-    measured = measure(model, corpus, ("valid", "test"))
+    measured = measure(model, corpus, recipe, ("valid", "test"))
     summary = summarise(recipe, model, Source.of(corpus), measured, seconds=seconds)
     write_summary(folder, summary)
     return summary
@@ -182,7 +191,7 @@ def _measure_trained(recipe: Recipe, corpus: Corpus, folder: Path, position: Pos
         if config.state == "reset"
         else None,
     )
-    measured = measure(model, corpus, ("valid", "test") if config.test else ("valid",))
+    measured = measure(model, corpus, recipe, ("valid", "test") if config.test else ("valid",))
     seconds = position.seconds
     summary = summarise(recipe, model, Source.of(corpus), measured, seconds=seconds, training=training)
     write_summary(folder, summary)

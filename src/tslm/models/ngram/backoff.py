@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from tslm.config import check
@@ -22,6 +21,7 @@ from tslm.models.ngram.drawing import LARGEST, WordDrawer, invert_rows
 from tslm.models.ngram.filling import ContractedPattern, estimate_cost, fill_blanks
 from tslm.models.ngram.smoothing import BackoffTable
 from tslm.models.ngram.trie import MISSING, ROOT, NgramTrie
+from tslm.shapes import Float, Int
 
 
 @dataclass(frozen=True, kw_only=True)

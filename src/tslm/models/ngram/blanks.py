@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, UnsupportedError
+from tslm.shapes import Float, Int
 
 Span = Literal["sentence", "prefix", "suffix", "fragment"]
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 
 from tslm.models.ngram.messages import Message, Weighted, gather
 from tslm.models.ngram.smoothing import BackoffTable, FloatArray
 from tslm.models.ngram.trie import ROOT, IntArray, NgramTrie, add_up
+from tslm.shapes import Bool, Float, Int
 
 CANCELLATION = 1e-4
 """A difference smaller than this share of its terms is formed anew; the rest keep eleven digits or more."""

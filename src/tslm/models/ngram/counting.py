@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Int
 from numpy.typing import NDArray
 
 from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError
 from tslm.models.ngram.trie import IntArray, NgramTrie, build_trie
+from tslm.shapes import Int
 
 MAX_ORDER = 7
 

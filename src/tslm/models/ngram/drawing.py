@@ -14,7 +14,6 @@ from collections.abc import Container, Sequence
 from typing import Any, cast
 
 import numpy as np
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from tslm.errors import NumberError
@@ -23,6 +22,7 @@ from tslm.models.ngram.messages import Dense
 from tslm.models.ngram.smoothing import BackoffTable
 from tslm.models.ngram.sweep import Sweep, SweptBlank
 from tslm.models.ngram.trie import ROOT
+from tslm.shapes import Float, Int
 
 LARGEST = 1 << 26
 """N-grams of a model whose running sums are kept; a larger one is drawn from by writing its distribution out."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from tslm.errors import CorpusError, NumberError
@@ -19,6 +18,7 @@ from tslm.models.ngram.search import Search, best_fillings
 from tslm.models.ngram.smoothing import BackoffTable, FloatArray
 from tslm.models.ngram.sweep import Sweep, SweptBlank, SweptWord
 from tslm.models.ngram.trie import ROOT, IntArray, add_up
+from tslm.shapes import Float, Int
 from tslm.stopping import check_wanted
 
 SWEPT_SHARE = 1 / 8

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from tslm.models.ngram.smoothing import FloatArray
 from tslm.models.ngram.trie import IntArray, add_up, search_sorted
+from tslm.shapes import Float, Int
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
 from numpy.typing import NDArray
 
 from tslm.errors import CorpusError
 from tslm.models.ngram.counting import NgramCounts
 from tslm.models.ngram.trie import MISSING, ROOT, NgramTrie, add_up
+from tslm.shapes import Float, Int
 
 FloatArray = NDArray[np.float64]
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from jaxtyping import Int
 from numpy.typing import NDArray
 
 from tslm.errors import TslmError
 from tslm.models.ngram.counting import NgramCounts, mark_lines
 from tslm.models.ngram.trie import IntArray, NgramTrie, search_sorted
 from tslm.progress import track_count
+from tslm.shapes import Int
 
 CHUNK = 2_000_000
 """How many rows or nodes are held at a time."""

@@ -11,7 +11,6 @@ times, however many stand beside it.
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Bool, Int
 from numpy.typing import NDArray
 
 from tslm.models.ngram import contraction
@@ -19,6 +18,7 @@ from tslm.models.ngram.contraction import line_start, sum_failures, sum_rows
 from tslm.models.ngram.messages import Dense, Message, Weighted, gather
 from tslm.models.ngram.smoothing import BackoffTable, FloatArray
 from tslm.models.ngram.trie import ROOT, add_up
+from tslm.shapes import Bool, Int
 
 
 class Sweep:

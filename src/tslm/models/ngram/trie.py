@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Shaped
 from numpy.typing import NDArray
+
+from tslm.shapes import Bool, Float, Int, Shaped
 
 IntArray = NDArray[np.int64]
 

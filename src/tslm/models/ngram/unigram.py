@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float, Float64, Int
 
 from tslm.config import check
 from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.models.arrays import map_arrays, save_arrays
 from tslm.models.base import LanguageModel
+from tslm.shapes import Float, Float64, Int
 
 
 @dataclass(frozen=True, kw_only=True)
