@@ -108,6 +108,6 @@ def _state(path: Path) -> list[int]:
 def _read_memo(path: Path) -> dict[str, Any] | None:
     try:
         known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return known if isinstance(known, dict) and {"state", "sha256"} <= known.keys() else None  # pyright: ignore[reportUnknownVariableType]

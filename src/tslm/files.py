@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
+import stat
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,6 +60,30 @@ def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8, whole or not at all."""
     with whole(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def read_regular(path: Path, limit: int) -> bytes:
+    """Read a file of a folder that may be a stranger's: a regular file, and not a large one.
+
+    A pipe would let its reader wait for ever, and a link to a device need never end.
+
+    Args:
+        path: the file.
+        limit: the most bytes it may have.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file, or is too large.
+    """
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    if found.st_size > limit:
+        raise OSError(errno.EFBIG, f"{found.st_size:,} bytes, more than the {limit:,} it may have")
+    with path.open("rb") as file:
+        data = file.read(limit + 1)
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"more than the {limit:,} bytes it may have")
+    return data
 
 
 def check_folder(folder: Path) -> None:

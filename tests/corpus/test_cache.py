@@ -11,6 +11,7 @@ import tempfile
 import textwrap
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tslm.cache import hash_file, waiting_lock
@@ -100,7 +101,7 @@ def test_what_a_killed_process_leaves_does_no_harm(cache: Path):
         (folder / "corpus.json").write_text('{"bytes": {}}')
 
     folder = prepare_corpus({"a": 1}, write)
-    assert [path.name for path in folder.iterdir()] == ["corpus.json"]
+    assert sorted(path.name for path in folder.iterdir()) == ["checksums.json", "corpus.json"]
     assert list((cache / "corpora").glob(".*")) == []
 
 
@@ -194,3 +195,67 @@ def test_hashes_are_remembered_for_files_that_have_settled(cache: Path, tmp_path
     assert hash_file(path) not in ("remembered", fresh)
     memo.write_text("{damaged")
     assert hash_file(path) not in ("remembered", fresh)
+
+
+@pytest.mark.parametrize("name", ["train.npy", "test.npy", "vocabulary.txt", "corpus.json", "checksums.json"])
+def test_a_cache_that_has_changed_is_made_anew(cache: Path, text: Path, name: str, capsys) -> None:
+    """Same size, other bytes: what was a wrong number is now the right one."""
+    before = open_corpus(str(text))
+    ids = {split: np.array(found) for split, found in before.splits.items()}
+    [path] = (cache / "corpora").glob(f"*/{name}")
+    data = bytearray(path.read_bytes())
+    for place in range(len(data) // 2, len(data) // 2 + 8):
+        data[place] ^= 1
+    path.write_bytes(data)
+    after = open_corpus(str(text))
+    assert path.read_bytes() != data
+    assert after.fingerprint == before.fingerprint
+    assert after.vocabulary == before.vocabulary
+    for split, found in after.splits.items():
+        assert np.array_equal(found, ids[split])
+    assert "it is made anew" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("corpus.json", b"[]"),
+        ("corpus.json", b'{"bytes": 5}'),
+        ("corpus.json", b"[" * 100_000),
+        ("test.npy", b""),
+        ("test.npy", b"\x93NUMPY\x01\x00v\x00{'descr': 'O'}"),
+        ("checksums.json", b"[]"),
+        ("checksums.json", b'{"test.npy": 5}'),
+        ("checksums.json", b"[" * 100_000),
+        ("checksums.json", b"{}"),
+    ],
+)
+def test_headers_and_lists_of_a_wrong_shape_are_made_anew(
+    cache: Path, text: Path, name: str, content: bytes
+) -> None:
+    before = open_corpus(str(text))
+    expected = len(before.splits["test"])
+    [path] = (cache / "corpora").glob(f"*/{name}")
+    path.write_bytes(content)
+    after = open_corpus(str(text))
+    assert (after.fingerprint, len(after.splits["test"])) == (before.fingerprint, expected)
+
+
+def test_a_file_too_many_or_too_few_is_made_anew(cache: Path, text: Path) -> None:
+    before = open_corpus(str(text))
+    [folder] = {path.parent for path in (cache / "corpora").glob("*/corpus.json")}
+    (folder / "more").write_bytes(b"")
+    assert open_corpus(str(text)).fingerprint == before.fingerprint
+    assert not (folder / "more").exists()
+    (folder / "valid.npy").unlink()
+    assert open_corpus(str(text)).fingerprint == before.fingerprint
+    assert (folder / "valid.npy").exists()
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"{}", b'{"state": 1, "sha256": 5}', b"\xff"])
+def test_a_damaged_note_of_a_hash_is_forgotten(cache: Path, text: Path, content: bytes) -> None:
+    os.utime(text, (1_000_000_000, 1_000_000_000))
+    expected = hash_file(text)
+    [memo] = (cache / "hashes").iterdir()
+    memo.write_bytes(content)
+    assert hash_file(text) == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
 from pathlib import Path
 
@@ -10,12 +11,16 @@ import kenlm
 import numpy as np
 import pytest
 
+from tslm.cli import main
 from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, RunError
 from tslm.interop.arpa import export_arpa, import_arpa, import_run
+from tslm.interop.arpa_checks import _sum_everywhere, _sum_some
 from tslm.models.ngram.backoff import BackoffModel
-from tslm.models.ngram.smoothed import NgramConfig, NgramModel
+from tslm.models.ngram.counting import count_ngrams
+from tslm.models.ngram.smoothed import NgramConfig, NgramModel, smooth
+from tslm.models.ngram.smoothing import BackoffTable
 from tslm.runs.run import load
 
 FOREIGN = """
@@ -176,6 +181,19 @@ def test_import_into_a_run_folder(small: NgramModel, tmp_path: Path) -> None:
         (("-0.8 b", "-0.8 b\u00a0b"), r"line 13: expected a word without white space, which 'b.xa0b' has"),
         (("-0.8 b", "-0.8 a"), r"line 13: expected a logarithm, a word not yet named"),
         (("\\3-grams:", "\\4-grams:"), r"expected '.3-grams:' after 4 2-grams"),
+        (
+            ("ngram 1=6", "ngram 1=" + "9" * 5000),
+            r"line 5: expected a number of n-grams of 15 digits or less",
+        ),
+        (("-0.8 b   0.1", "-0.8 b 1e307"), r"line 13: expected a logarithm.* and a back-off of 99 or less"),
+        (("-0.8 b   0.1", "-0.8 b inf"), r"line 13: expected a logarithm.* and a back-off of 99 or less"),
+        (("-0.8 b   0.1", "-0.8 b nan"), r"line 13: expected a logarithm.* and a back-off of 99 or less"),
+        (("-0.8 b   0.1", "-0.8 " + "b" * (1 << 20)), r"expected lines of less than 1,048,576 bytes"),
+        (("made by another tool", "x" * (1 << 21)), r"expected lines of less than 1,048,576 bytes"),
+        (
+            ("ngram 3=3", "\n".join(f"ngram {order}=0" for order in range(3, 70))),
+            r"expected n-grams of order 64 or less",
+        ),
         (("\\end\\", ""), r"expected .end.; found 'the end of the file'"),
         (("-0.05 b c c\n\n\\end\\\n", ""), r"expected 3 3-grams; found 'the end of the file'"),
     ],
@@ -195,6 +213,16 @@ def test_files_that_cannot_be_read(tmp_path: Path, small: NgramModel) -> None:
     path.write_bytes(gzip.compress(FOREIGN.encode())[:60])
     with pytest.raises(CorpusError, match="cannot read"):
         import_arpa(path)
+    packed = bytearray(gzip.compress(FOREIGN.encode() * 50))
+    for place in (12, 20, len(packed) // 2):
+        damaged = bytearray(packed)
+        damaged[place] ^= 0xFF
+        path.write_bytes(damaged)
+        with pytest.raises(CorpusError, match=r"cannot read|expected"):
+            import_arpa(path)
+    (tmp_path / "zero.arpa").symlink_to("/dev/zero")
+    with pytest.raises(CorpusError, match="not a regular file"):
+        import_arpa(tmp_path / "zero.arpa")
     words = Vocabulary((*small.vocabulary.words[:-1], "</s>"))
     with pytest.raises(CorpusError, match="'</s>' of the vocabulary is the line marker"):
         export_arpa(BackoffModel(small.table, words), tmp_path / "x.arpa")
@@ -220,3 +248,62 @@ def test_a_file_in_another_encoding_is_refused_with_its_line(tmp_path: Path) -> 
     (tmp_path / "latin.arpa").write_bytes(text.encode("latin-1"))
     with pytest.raises(CorpusError, match=r"latin.arpa, line 13: expected UTF-8 .*iconv"):
         import_arpa(tmp_path / "latin.arpa")
+
+
+def test_probabilities_that_do_not_sum_to_one_are_told(tmp_path: Path, small: NgramModel) -> None:
+    export_arpa(small, tmp_path / "good.arpa")
+    for everywhere in (False, True):
+        _, sums = import_run(tmp_path / "good.arpa", tmp_path / f"good {everywhere}", check=everywhere)
+        assert sums.off == 0
+        assert sums.worst == pytest.approx(1, abs=1e-6)
+    assert sums.histories == small.table.trie.context_count
+    twice = BackoffTable(
+        trie=small.table.trie,
+        log_probability=np.minimum(small.table.log_probability + math.log(2), 0),
+        log_weight=small.table.log_weight,
+    )
+    export_arpa(BackoffModel(twice, small.vocabulary), tmp_path / "twice.arpa")
+    for everywhere in (False, True):
+        _, sums = import_run(tmp_path / "twice.arpa", tmp_path / f"twice {everywhere}", check=everywhere)
+        assert sums.off > 0
+        assert sums.worst > 1.5
+    assert (
+        main(["arpa", "import", str(tmp_path / "twice.arpa"), "--out", str(tmp_path / "told"), "--check"])
+        == 0
+    )
+
+
+def test_the_sums_of_a_sample_are_those_of_all(small: NgramModel) -> None:
+    states = np.arange(small.table.trie.context_count)
+    wild = BackoffTable(
+        trie=small.table.trie,
+        log_probability=small.table.log_probability
+        - np.random.default_rng(1).exponential(1, len(small.table.log_probability)),
+        log_weight=small.table.log_weight,
+    )
+    model = BackoffModel(wild, small.vocabulary)
+    np.testing.assert_allclose(_sum_everywhere(model), _sum_some(model, states), rtol=1e-9)
+
+
+def test_back_offs_that_multiply_to_infinity_are_refused(tmp_path: Path) -> None:
+    """Each is allowed alone, four of them are 10³⁹⁶."""
+    ids = np.array([0, 1, 2, 3, 1, 2, 0, 3, 1, 4, 0, 2, 1, 3, 2, 4], np.int32)
+    counts = count_ngrams(ids, 5, 5, 4)
+    table = smooth(counts, NgramConfig(order=5, discount_fallback=(0.5, 1.0, 1.5)))
+    huge = BackoffTable(
+        trie=table.trie,
+        log_probability=table.log_probability,
+        log_weight=np.full(len(table.log_weight), 99 * math.log(10)),
+    )
+    export_arpa(BackoffModel(huge, Vocabulary(("a", "b", "c", "d", "<eos>"))), tmp_path / "huge.arpa")
+    with pytest.raises(CorpusError, match=r"is no language model: .* sum to one"):
+        import_run(tmp_path / "huge.arpa", tmp_path / "run", check=True)
+    assert not (tmp_path / "run" / "recipe.toml").exists()
+
+
+def test_the_command_line_warns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "foreign.arpa", FOREIGN)
+    assert main(["arpa", "import", str(path), "--out", str(tmp_path / "run"), "--json"]) == 0
+    told = capsys.readouterr()
+    assert "foreign.arpa is not normalised: after" in told.err
+    assert json.loads(told.out)["off"] > 0

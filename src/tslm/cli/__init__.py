@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 
+from tslm.cli.terminal import visible_output
 from tslm.errors import Stopped, TslmError
 
 COMMANDS = (
@@ -54,6 +55,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return 0, 2 for something the user can put right, 130 for Ctrl-C."""
+    with visible_output():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         parsed = parser().parse_args(arguments)
         return parsed.run(parsed)

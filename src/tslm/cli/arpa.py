@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +17,7 @@ EXPORT_EXAMPLES = """examples:
 
 IMPORT_EXAMPLES = """examples:
   tslm arpa import other.arpa.gz --out runs/other
+  tslm arpa import other.arpa --out runs/other --check
   tslm fill runs/other "the ? of the ?" """
 
 
@@ -49,6 +51,11 @@ def add(subparsers: Any) -> None:
     )
     read.add_argument("file", metavar="FILE", help="an ARPA file, plain or gzipped")
     read.add_argument("--out", metavar="FOLDER", required=True, help="the run folder to write")
+    read.add_argument(
+        "--check",
+        action="store_true",
+        help="sum the probabilities after every history; without it, after a sample of 500",
+    )
     read.add_argument("--json", action="store_true", help="print one JSON object")
     read.set_defaults(run=run_import)
 
@@ -82,19 +89,21 @@ def run_import(arguments: argparse.Namespace) -> int:
     from tslm.progress import track_bytes
 
     with track_bytes(f"reading {arguments.file}", total=None) as tick:
-        model = import_run(Path(arguments.file), Path(arguments.out), tick)
-    _print(arguments.out, model, json=arguments.json)
+        model, sums = import_run(Path(arguments.file), Path(arguments.out), tick, check=arguments.check)
+    if sums.off:
+        print(f"tslm: {arguments.file} is not normalised: {sums}", file=sys.stderr)
+    _print(arguments.out, model, json=arguments.json, checked=sums.histories, off=sums.off, worst=sums.worst)
     return 0
 
 
-def _print(written: str, model: Any, *, json: bool) -> None:
+def _print(written: str, model: Any, *, json: bool, **more: Any) -> None:
     """Say what was written."""
     levels = model.table.trie.levels
     sizes = [int(high - low) for low, high in pairwise(levels[1:])]
     if json:
         from json import dumps
 
-        print(dumps({"written": written, "order": model.order, "ngrams": sizes}))
+        print(dumps({"written": written, "order": model.order, "ngrams": sizes, **more}))
     else:
         shown = ", ".join(f"{size:,} {order}-grams" for order, size in enumerate(sizes, start=1))
         print(f"{written}: {shown}")

@@ -22,6 +22,7 @@ from tslm.corpus.sources import CorpusConfig
 from tslm.corpus.vocabulary import EOS, Vocabulary
 from tslm.errors import CorpusError, RunError
 from tslm.files import check_folder, whole
+from tslm.interop.arpa_checks import Normalisation, measure_normalisation
 from tslm.interop.arpa_reading import BEGIN, END, LINES_AT_ONCE, ZERO, Section, Tick, read_sections
 from tslm.models.ngram.backoff import BackoffConfig, BackoffModel
 from tslm.models.ngram.smoothing import BackoffTable
@@ -99,11 +100,22 @@ def import_arpa(path: Path, tick: Tick | None = None) -> BackoffModel:
     return BackoffModel(_build_table(_close(sections, vocabulary, path), len(vocabulary)), vocabulary)
 
 
-def import_run(path: Path, folder: Path, tick: Tick | None = None) -> BackoffModel:
+def import_run(
+    path: Path, folder: Path, tick: Tick | None = None, *, check: bool = False
+) -> tuple[BackoffModel, Normalisation]:
     """Read an ARPA file into a new run folder, which ``tslm.load`` opens.
 
+    Args:
+        path: the file.
+        folder: the run folder to write.
+        tick: told how many more bytes of text are read.
+        check: sum the probabilities after every history, not only after a sample of them.
+
+    Returns:
+        The model, and whether its probabilities sum to one.
+
     Raises:
-        CorpusError: the file is malformed.
+        CorpusError: the file is malformed, or its probabilities sum to what is no number.
         RunError: the folder holds a run already.
         TslmError: it is no folder.
     """
@@ -111,6 +123,9 @@ def import_run(path: Path, folder: Path, tick: Tick | None = None) -> BackoffMod
         raise RunError(f"{folder} holds a run already; choose another folder with --out, or delete it")
     check_folder(folder)
     model = import_arpa(path, tick)
+    normalisation = measure_normalisation(model, everywhere=check)
+    if not normalisation.finite:
+        raise CorpusError(f"{path} is no language model: {normalisation}; give a file with smaller back-offs")
     recipe = Recipe(
         corpus=CorpusConfig(name=path.name), kind=model.kind, model=BackoffConfig(order=model.order)
     )
@@ -120,7 +135,7 @@ def import_run(path: Path, folder: Path, tick: Tick | None = None) -> BackoffMod
         model.save(folder)
         # There is no text that it could be measured on.
         write_summary(folder, summarise(recipe, model, source, {}))
-    return model
+    return model, normalisation
 
 
 def _name_words(vocabulary: Vocabulary) -> list[str]:

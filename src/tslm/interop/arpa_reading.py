@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import math
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,6 +25,14 @@ ZERO = -99.0
 
 LINES_AT_ONCE = 100_000
 
+LONGEST_LINE = 1 << 20
+"""Bytes; a longer line is no n-gram, and need not end before the memory does."""
+
+LARGEST_ORDER = 64
+
+LARGEST_WEIGHT = 99.0
+"""The largest logarithm of a back-off weight: as far above one as the logarithm that stands for zero is below."""
+
 Tick = Callable[[int], None]
 
 
@@ -34,8 +44,8 @@ def read_sections(path: Path, tick: Tick | None = None) -> tuple[list[Section], 
     """
     try:
         with gzip.open(path) if _is_packed(path) else path.open("rb") as file:
-            return _parse(_Lines(path, iter(file), tick))
-    except (OSError, EOFError) as error:
+            return _parse(_Lines(path, iter(lambda: file.readline(LONGEST_LINE), b""), tick))
+    except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise CorpusError(f"cannot read {path}: {reason}; give an ARPA file, plain or gzipped") from error
 
@@ -61,6 +71,7 @@ class _Lines:
         """Return the next line."""
         for line in self.lines:
             self.number += 1
+            self.check(line)
             if line.strip():
                 return line.strip()
         raise self.fail(self.number, b"the end of the file", expected)
@@ -73,6 +84,8 @@ class _Lines:
             read = list(islice(self.lines, count - len(rows)))
             if not read:
                 raise self.fail(self.number, b"the end of the file", expected)
+            if len(longest := max(read, key=len)) == LONGEST_LINE:
+                self.check(longest)
             if self.tick is not None:
                 self.tick(sum(map(len, read)))
             taken = [line.split() for line in read]
@@ -80,6 +93,11 @@ class _Lines:
             rows += [row for row in taken if row]
             self.number += len(taken)
         return numbers, rows
+
+    def check(self, line: bytes) -> None:
+        """Raise for a line that is cut off because it is too long."""
+        if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+            raise self.fail(self.number, line, f"lines of less than {LONGEST_LINE:,} bytes")
 
     def fail(self, number: int, given: bytes, expected: str) -> CorpusError:
         """Return the error for a line."""
@@ -96,6 +114,10 @@ def _parse(lines: _Lines) -> tuple[list[Section], Vocabulary]:
         order, _, size = line[len(b"ngram ") :].partition(b"=")
         if not size.strip().isdigit() or order.strip() != str(len(sizes) + 1).encode():
             raise lines.fail(lines.number, line, f"'ngram {len(sizes) + 1}=' and a number")
+        if len(size.strip()) > 15:
+            raise lines.fail(lines.number, line, "a number of n-grams of 15 digits or less")
+        if len(sizes) == LARGEST_ORDER:
+            raise lines.fail(lines.number, line, f"n-grams of order {LARGEST_ORDER} or less")
         sizes.append(int(size))
     if not sizes:
         raise lines.fail(lines.number, line, "'ngram 1=' and a number")
@@ -162,8 +184,8 @@ def _parse_rows(
             value, weight = float(row[0]), float(row[order + 1]) if len(row) == order + 2 else 0.0
         except ValueError:
             raise ValueError("a number before the words, and perhaps one after them") from None
-        if not value <= 0 or not weight < math.inf:
-            raise ValueError("a logarithm of zero or less and a finite back-off")
+        if not value <= 0 or not weight <= LARGEST_WEIGHT:
+            raise ValueError(f"a logarithm of zero or less and a back-off of {LARGEST_WEIGHT:g} or less")
         return [value, *(float(ids[word]) for word in row[1 : order + 1]), weight]
 
     # Column by column is five times as fast; what does not fit goes line by line, which also finds the error.
@@ -176,7 +198,7 @@ def _parse_rows(
                 numbers_QF[:, place] = [ids[word] for word in columns[place]]
             if len(columns) == order + 2:
                 numbers_QF[:, order + 1] = np.array(columns[order + 1]).astype(np.float64)
-            if (numbers_QF[:, 0] <= 0).all() and (numbers_QF[:, order + 1] < math.inf).all():
+            if (numbers_QF[:, 0] <= 0).all() and (numbers_QF[:, order + 1] <= LARGEST_WEIGHT).all():
                 return numbers_QF
     parsed: list[list[float]] = []
     for number, row in zip(numbers, rows, strict=True):
@@ -198,5 +220,7 @@ def _make_section(numbers_QF: FloatArray, places: IntArray, size: int) -> Sectio
 
 def _is_packed(path: Path) -> bool:
     """Return whether a file is gzipped, whatever its name."""
+    if not path.is_file() and path.exists():
+        raise OSError(errno.EINVAL, "not a regular file")
     with path.open("rb") as file:
         return file.read(2) == b"\x1f\x8b"

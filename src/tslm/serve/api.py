@@ -79,8 +79,11 @@ async def fill(body: schemas.FillRequest, request: Request) -> schemas.FillRespo
     model = find_model(request, body.model)
     check_text(request, body.pattern, limits(request).explained_words)
     parsed = model.parse(body.pattern, limits(request))
-    options: dict[str, Any] = {"span": body.span, "top": body.top, "samples": body.samples, "seed": body.seed}
-    report = await workers(request).compute(lambda: giving_back(lambda: model.fill(parsed, **options)))
+
+    def work() -> dict[str, Any]:
+        return model.fill(parsed, span=body.span, top=body.top, samples=body.samples, seed=body.seed)
+
+    report = await workers(request).compute(lambda: giving_back(work))
     return schemas.FillResponse(**report)
 
 

@@ -100,6 +100,7 @@ def make_server(app: FastAPI, on_start: Callable[[], None] = lambda: None) -> Se
         http=connection_class(_fit_descriptors(app.state.limits)),
         ws="none",
         log_level="warning",
+        use_colors=False,
         access_log=False,
         timeout_graceful_shutdown=math.ceil(GRACE_SECONDS),
         lifespan="on",

@@ -17,6 +17,7 @@ from tslm.errors import CorpusError, RecipeError, RunError, ShapeError
 from tslm.evaluation.perplexity import evaluate
 from tslm.models.ngram.counting import count_ngrams
 from tslm.models.ngram.smoothed import NgramConfig, NgramModel, smooth
+from tslm.models.ngram.smoothing import estimate_discounts
 
 WORDS = ("a", "<eos>", "b", *(f"w{number}" for number in range(296)), "<unk>")
 EOS, UNK = 1, 299
@@ -219,6 +220,16 @@ def test_a_corpus_too_small_for_discounts_says_so() -> None:
         smooth(counts, NgramConfig(order=2, smoothing="kneser-ney-single"))
     table = smooth(counts, NgramConfig(order=2, discount_fallback=(0.5,)))
     assert np.isfinite(table.log_probability[1 : len(WORDS) + 1]).all()
+
+
+def test_a_text_without_the_count_4_is_estimated_as_lmplz_does() -> None:
+    """lmplz asks for the counts 1 to 3 alone: D3+ = 3 − 4 · Y · 0 / n3 = 3."""
+    values = np.array([1] * 10 + [2] * 4 + [3] * 2 + [5] * 3)
+    ratio = 10 / (10 + 2 * 4)
+    expected = [0, 1 - 2 * ratio * 4 / 10, 2 - 3 * ratio * 2 / 4, 3]
+    np.testing.assert_allclose(estimate_discounts(values, 1), expected)
+    with pytest.raises(CorpusError, match="no 1-gram has the adjusted count 3"):
+        estimate_discounts(values[values != 3], 1)
 
 
 def test_a_corpus_of_one_word() -> None:

@@ -133,7 +133,8 @@ def estimate_discounts(
     """
     counts_of_counts = np.bincount(np.minimum(values[values > 0], 5), minlength=6)
     ones, twos = int(counts_of_counts[1]), int(counts_of_counts[2])
-    needed = 2 if single_discount else 4
+    # As lmplz: where nothing has the count 4, the discount for 3 and more is 3 itself.
+    needed = 2 if single_discount else 3
     missing = [count for count in range(1, needed + 1) if counts_of_counts[count] == 0]
     if not missing:
         ratio = ones / (ones + 2 * twos)

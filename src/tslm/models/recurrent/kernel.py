@@ -11,6 +11,7 @@ import hashlib
 import os
 import shlex
 import shutil
+import stat
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tslm.cache import cache_dir
+from tslm.cache import CACHE_VARIABLE, cache_dir
 from tslm.errors import TslmError
 from tslm.files import whole
 
@@ -105,10 +106,38 @@ def _compile() -> Path:
     known = _call(compiler, "-march=native", "-dM", "-E", "-x", "c++", os.devnull)
     key = hashlib.sha256(repr((_SOURCE.read_bytes(), _FLAGS, known)).encode()).hexdigest()[:16]
     library = cache_dir() / "kernels" / f"{key}.so"
+    library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_owner(library.parent)
     if not library.exists():
         with whole(library) as temporary:
             _call(compiler, *_FLAGS, str(_SOURCE), "-o", str(temporary))
+            temporary.chmod(0o700)
+    _check_owner(library)
     return library
+
+
+def _check_owner(path: Path) -> None:
+    """Refuse a file that is going to be executed, or its folder, if anybody else could have put it there.
+
+    Raises:
+        TslmError: it is another user's, or others may write it.
+    """
+    if not hasattr(os, "geteuid"):
+        return  # on Windows the user's cache folder is the user's own
+    found = path.stat()
+    others = stat.S_IWGRP | stat.S_IWOTH
+    trouble = (
+        f"belongs to user {found.st_uid}, not to you ({os.geteuid()})"
+        if found.st_uid != os.geteuid()
+        else "can be written by others"
+        if found.st_mode & others
+        else None
+    )
+    if trouble is not None:
+        raise TslmError(
+            f"{path} {trouble}, so the accelerator of the recurrence in it is not run; delete it, set "
+            f"{CACHE_VARIABLE} to a folder of your own, or unset {KERNEL_VARIABLE} (slower, same results)"
+        )
 
 
 def _call(compiler: list[str], *arguments: str) -> str:
