@@ -80,4 +80,8 @@ def test_a_model_is_measured_on_a_text_read_as_its_corpus_was(tmp_path, capsys) 
         assert main(["eval", str(tmp_path / "run"), "--text", str(tmp_path / "text.txt"), "--json"]) == 0
         found.append(json.loads(capsys.readouterr().out))
     assert found[0]["tokens"] == 10
-    assert found[0] == found[1]
+    # Bits per byte and perplexity per word between spaces are about the text as it stands, and it differs.
+    own = {"bits_per_byte", "word_perplexity"}
+    assert {key: value for key, value in found[0].items() if key not in own} == {
+        key: value for key, value in found[1].items() if key not in own
+    }

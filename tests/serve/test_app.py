@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 import tslm
 from tslm.inference.explain import explain
-from tslm.inference.generate import Sampling, generate
+from tslm.inference.samples import generate
 from tslm.serve import app as app_module
 from tslm.serve.app import create_app
 from tslm.serve.guard import Hosts
@@ -46,11 +46,9 @@ def test_score_equals_the_model(client, runs, name) -> None:
 def test_generate_equals_the_function_and_streams_the_same(client, runs) -> None:
     body = {"model": "tslm", "prompt": "the", "number": 3, "length": 8, "seed": 4, "temperature": 0.9}
     report = client.post("/v1/generate", json=body).json()
-    samples = generate(
-        tslm.load(runs["tslm"]), "the", number=3, length=8, sampling=Sampling(seed=4, temperature=0.9)
-    )
-    assert [sample["text"] for sample in report["samples"]] == [
-        " ".join(draw.word for draw in sample) for sample in samples
+    samples = generate(runs["tslm"], "the", number=3, length=8, seed=4, temperature=0.9)
+    assert [f"the {sample['text']}".strip() for sample in report["samples"]] == [
+        sample.text for sample in samples
     ]
     texts = ["", "", ""]
     with client.stream("POST", "/v1/generate", json={**body, "stream": True}) as response:
