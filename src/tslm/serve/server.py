@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import signal
 import socket
@@ -125,6 +126,8 @@ def serve(
     """
     if threads is not None and "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(threads)
+    # A warning for every word sent after a client has hung up would fill a log, or a pipe that nobody reads.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     make_server(app, on_start).run(sockets=[listener])
 
 
