@@ -27,7 +27,8 @@ from rich.table import Table
 
 import tslm
 from tslm.corpus.vocabulary import EOS, UNK, Vocabulary
-from tslm.inference.score import read_lines, score_lines
+from tslm.inference.inputs import read_lines
+from tslm.inference.score import score_lines
 from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 
 RANK, WORDS = 256, 10_000

@@ -9,7 +9,6 @@ from starlette.testclient import TestClient
 
 import tslm
 from tslm.inference.explain import explain
-from tslm.inference.samples import generate
 from tslm.serve import app as app_module
 from tslm.serve.app import create_app
 from tslm.serve.guard import Hosts
@@ -46,17 +45,16 @@ def test_score_equals_the_model(client, runs, name) -> None:
 def test_generate_equals_the_function_and_streams_the_same(client, runs) -> None:
     body = {"model": "tslm", "prompt": "the", "number": 3, "length": 8, "seed": 4, "temperature": 0.9}
     report = client.post("/v1/generate", json=body).json()
-    samples = generate(runs["tslm"], "the", number=3, length=8, seed=4, temperature=0.9)
-    assert [f"the {sample['text']}".strip() for sample in report["samples"]] == [
-        sample.text for sample in samples
-    ]
+    samples = tslm.generate(runs["tslm"], "the", number=3, length=8, seed=4, temperature=0.9)
+    assert ["the" + sample["text"] for sample in report["samples"]] == [sample.text for sample in samples]
     texts = ["", "", ""]
     with client.stream("POST", "/v1/generate", json={**body, "stream": True}) as response:
         assert response.headers["content-type"].startswith("text/event-stream")
         events = [json.loads(line.removeprefix("data: ")) for line in response.iter_lines() if line]
     for event in events[:-1]:
-        texts[event["sample"]] += f" {event['word']}"
-    assert [text.strip() for text in texts] == [sample["text"] for sample in report["samples"]]
+        texts[event["sample"]] += event["text"]
+        assert event["text"] == f" {event['word']}"
+    assert texts == [sample["text"] for sample in report["samples"]]
     assert events[-1] == {"done": True, "reasons": [sample["reason"] for sample in report["samples"]]}
 
 

@@ -24,6 +24,8 @@ BLANK = "?"
 class PatternText:
     """A pattern as the words that a model's text rule makes of it."""
 
+    text: str
+    """As it was given."""
     words: tuple[str | None, ...]
     """None for a blank."""
     ids: tuple[int | None, ...]
@@ -144,9 +146,26 @@ def fill(
         TslmError: the model cannot fill blanks, the pattern cannot be read, or a number is out of range.
     """
     opened = open_model(model)
-    filler, vocabulary = require_blanks(opened), opened.vocabulary
     read = read_pattern(opened, read_string(pattern, "pattern"), blank)
-    banned = [word for given in exclude for word in opened.rule.split(given)]
+    return fill_pattern(
+        opened, read, top=top, span=span, exclude=exclude, samples=samples, seed=seed, go_on=go_on
+    )
+
+
+def fill_pattern(
+    model: LanguageModel[Any],
+    read: PatternText,
+    *,
+    top: int = 5,
+    span: Span = "sentence",
+    exclude: Sequence[str] = (),
+    samples: int = 0,
+    seed: int = 1,
+    go_on: int = 0,
+) -> Fillings:
+    """Fill the blanks of a pattern that is read already; the arguments are those of ``fill``."""
+    filler, vocabulary = require_blanks(model), model.vocabulary
+    banned = [word for given in exclude for word in model.rule.split(given)]
     for word in banned:
         if word not in vocabulary:
             raise CorpusError(f"the model does not know the word {word!r}, which is to be excluded")
@@ -156,13 +175,13 @@ def fill(
         fillings: tuple[FilledText, ...] = ()
         drawn: tuple[str, ...] = ()
     else:
-        blanks, fillings = _best(opened, read, filling, top)
+        blanks, fillings = _best(model, read, filling, top)
         lines = filling.sample_lines(samples, seed, go_on) if samples else []
         drawn = tuple(
-            opened.rule.join([word for word in vocabulary.decode(line) if word != EOS]) for line in lines
+            model.rule.join([word for word in vocabulary.decode(line) if word != EOS]) for line in lines
         )
     return Fillings(
-        pattern=pattern,
+        pattern=read.text,
         span=span,
         log_probability=filling.log_probability,
         blanks=blanks,
@@ -188,12 +207,13 @@ def read_pattern(model: LanguageModel[Any], text: str, blank: str = BLANK) -> Pa
     for chunk in text.split():
         if chunk == blank:
             words.append(None)
-        elif chunk.startswith(f"\\{blank}"):
-            words += model.rule.split(chunk[1:])
+        elif f"\\{blank}" in chunk:
+            words += model.rule.split(chunk.replace(f"\\{blank}", blank))
         else:
             words += [None if word == blank else word for word in model.rule.split(chunk)]
     ids = iter(model.vocabulary.encode([word for word in words if word is not None]).tolist())
     return PatternText(
+        text=text,
         words=tuple(words),
         ids=tuple(None if word is None else next(ids) for word in words),
         unknown=tuple(word for word in words if word is not None and word not in model.vocabulary),

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
+from tslm.corpus.rule import Writer
 from tslm.errors import TslmError, nearest
 from tslm.inference.generate import Draw, Generation
 from tslm.serve import schemas
 from tslm.serve.limits import Limits, Refused, error_body
 from tslm.serve.memory import giving_back
-from tslm.serve.models import ServedModel, gather_samples, join
+from tslm.serve.models import ServedModel, gather_samples
 from tslm.serve.workers import Workers
 
 ERRORS: dict[int | str, dict[str, Any]] = {
@@ -58,7 +59,7 @@ async def health() -> dict[str, str]:
 async def score(body: schemas.ScoreRequest, request: Request) -> schemas.ScoreResponse:
     """Give every word of every line its probability and its surprise."""
     model = find_model(request, body.model)
-    check_text(request, body.text)
+    check_text(request, model, body.text)
     report = await workers(request).compute(lambda: model.score(body.text, body.alternatives))
     return schemas.ScoreResponse(**report)
 
@@ -67,7 +68,7 @@ async def score(body: schemas.ScoreRequest, request: Request) -> schemas.ScoreRe
 async def explain(body: schemas.ExplainRequest, request: Request) -> schemas.ExplainResponse:
     """Explain one sentence: alternatives, effects of words on words, ranks of the cuts."""
     model = find_model(request, body.model)
-    check_text(request, body.text, limits(request).explained_words)
+    check_text(request, model, body.text, limits(request).explained_words)
     options = {"top": body.alternatives, "reference": body.replace, "network": body.network}
     report = await workers(request).compute(lambda: model.explain(body.text, **options))
     return schemas.ExplainResponse(**report)
@@ -77,7 +78,7 @@ async def explain(body: schemas.ExplainRequest, request: Request) -> schemas.Exp
 async def fill(body: schemas.FillRequest, request: Request) -> schemas.FillResponse:
     """Fill the blanks (``?``) of a sentence, exactly; n-gram models can."""
     model = find_model(request, body.model)
-    check_text(request, body.pattern, limits(request).explained_words)
+    check_text(request, model, body.pattern, limits(request).explained_words)
     parsed = model.parse(body.pattern, limits(request))
 
     def work() -> dict[str, Any]:
@@ -93,7 +94,7 @@ async def generate(
 ) -> schemas.GenerateResponse | StreamingResponse:
     """Go on with a text; with ``stream``, each event is a word and the sample it belongs to."""
     model = find_model(request, body.model)
-    check_length(request, body.prompt)
+    check_length(request, model, body.prompt)
     generation = model.generation(
         body.prompt,
         number=body.number,
@@ -107,7 +108,8 @@ async def generate(
     )
     model.check_generation(generation, limits(request))
     if body.stream:
-        return await stream_events(_events(workers(request).compute_steps(generation.__iter__), generation))
+        steps = workers(request).compute_steps(generation.__iter__)
+        return await stream_events(_events(steps, generation, model, body.prompt))
     texts = await workers(request).compute(lambda: gather_samples(generation))
     return schemas.GenerateResponse(
         model=model.name,
@@ -115,7 +117,7 @@ async def generate(
         samples=[
             schemas.Sample.model_validate(
                 {
-                    "text": join([draw.word for draw in draws]),
+                    "text": _write(model.writer(body.prompt), draws),
                     "log_probability": sum(draw.log_probability for draw in draws),
                     "reason": reason,
                 }
@@ -126,13 +128,24 @@ async def generate(
 
 
 async def _events(
-    steps: AsyncGenerator[list[Draw], None], generation: Generation
+    steps: AsyncGenerator[list[Draw], None], generation: Generation, model: ServedModel, prompt: str
 ) -> AsyncGenerator[dict[str, Any], None]:
+    writers = [model.writer(prompt) for _ in generation.reasons]
     async with aclosing(steps):
         async for draws in steps:
             for draw in draws:
-                yield {"sample": draw.sample, "word": draw.word, "log_probability": draw.log_probability}
+                text = writers[draw.sample].add(draw.word)
+                yield {
+                    "sample": draw.sample,
+                    "word": draw.word,
+                    "text": text,
+                    "log_probability": draw.log_probability,
+                }
     yield {"done": True, "reasons": generation.reasons}
+
+
+def _write(writer: Writer, draws: Sequence[Draw]) -> str:
+    return "".join(writer.add(draw.word) for draw in draws) + writer.end()
 
 
 async def stream_events(
@@ -189,16 +202,16 @@ def find_model(request: Request, name: str | None) -> ServedModel:
     return models[name]
 
 
-def check_text(request: Request, text: str, most: int | None = None) -> None:
+def check_text(request: Request, model: ServedModel, text: str, most: int | None = None) -> None:
     """Raise unless a text has at least one word and not too many."""
     if not text.split():
         raise Refused(422, "the text has no word; give at least one")
-    check_length(request, text, most)
+    check_length(request, model, text, most)
 
 
-def check_length(request: Request, text: str, most: int | None = None) -> None:
-    """Raise a 413 for a text of too many words."""
+def check_length(request: Request, model: ServedModel, text: str, most: int | None = None) -> None:
+    """Raise a 413 for a text of too many words, counted as the model reads them."""
     most = most or limits(request).words
-    count = len(text.split())
+    count = len(model.model.rule.split(text))
     if count > most:
         raise Refused(413, f"the text has {count:,} words; at most {most:,} are taken here")

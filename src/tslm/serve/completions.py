@@ -1,4 +1,4 @@
-"""OpenAI's completions endpoint, so that clients written for it work: a token is a word with a space before it."""
+"""OpenAI's completions endpoint, so that clients written for it work: a token is a word as it is written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def complete(
             422, f"{len(prompts)} prompts × {number} are not between 1 and {limits(request).samples}"
         )
     for prompt in prompts:
-        check_length(request, prompt)
+        check_length(request, model, prompt)
     head = {
         "id": f"cmpl-{secrets.token_hex(12)}",
         "object": "text_completion",
@@ -51,9 +51,10 @@ async def complete(
     if body.stream:
         if body.logprobs is not None or body.echo:
             raise Refused(422, "stream cannot be combined with logprobs or echo")
-        events = _chunks(request, head, generations, number)
+        events = _chunks(request, head, model, prompts, generations, number)
         return await stream_events(events, last="[DONE]")
     choices: list[schemas.Choice] = []
+    written = 0
     for place, (prompt, generation) in enumerate(zip(prompts, generations, strict=True)):
         texts: list[list[Draw]] = [[] for _ in range(number)]
         if generation is not None:
@@ -69,7 +70,9 @@ async def complete(
                         model, prompt, words, top, bool(body.echo)
                     )
                 )
-            text = _write(words, at_start=not prompt.split())
+            writer = model.writer(prompt)
+            text = "".join(map(writer.add, words)) + writer.end()
+            written += len(words)
             choices.append(
                 schemas.Choice.model_validate(
                     {
@@ -80,8 +83,7 @@ async def complete(
                     }
                 )
             )
-    read = sum(len(prompt.split()) for prompt in prompts)
-    written = sum(len(choice.text.split()) for choice in choices) - (read * number if body.echo else 0)
+    read = sum(len(model.model.rule.split(prompt)) for prompt in prompts)
     usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
     return schemas.CompletionResponse.model_validate({**head, "choices": choices, "usage": usage})
 
@@ -106,20 +108,24 @@ def _generation(
 
 
 async def _chunks(
-    request: Request, head: dict[str, Any], generations: Sequence[Generation | None], number: int
+    request: Request,
+    head: dict[str, Any],
+    model: ServedModel,
+    prompts: Sequence[str],
+    generations: Sequence[Generation | None],
+    number: int,
 ) -> AsyncGenerator[dict[str, Any], None]:
-    for place, generation in enumerate(generations):
-        begun = [generation is not None and bool(len(generation.prompt))] * number
+    for place, (prompt, generation) in enumerate(zip(prompts, generations, strict=True)):
+        writers = [model.writer(prompt) for _ in range(number)]
         if generation is not None:
             async with aclosing(workers(request).compute_steps(generation.__iter__)) as steps:
                 async for draws in steps:
                     for draw in draws:
-                        text = _write([draw.word], at_start=not begun[draw.sample])
-                        begun[draw.sample] = True
+                        text = writers[draw.sample].add(draw.word)
                         yield _chunk(head, place * number + draw.sample, text, None)
         for sample in range(number):
             reason = "length" if generation is None else generation.reasons[sample]
-            yield _chunk(head, place * number + sample, "", reason)
+            yield _chunk(head, place * number + sample, writers[sample].end(), reason)
 
 
 def _chunk(head: dict[str, Any], index: int, text: str, reason: str | None) -> dict[str, Any]:
@@ -127,33 +133,22 @@ def _chunk(head: dict[str, Any], index: int, text: str, reason: str | None) -> d
     return {**head, "choices": [choice]}
 
 
-def _write(words: Sequence[str], *, at_start: bool) -> str:
-    """Return words as they go on from a prompt: each with a space before it, but for the first of a text."""
-    text = "".join(f" {word}" for word in words)
-    return text.removeprefix(" ") if at_start else text
-
-
 def _table(model: ServedModel, prompt: str, words: list[str], top: int, echo: bool) -> dict[str, Any]:
     """Return the log-probabilities of the words, those of the prompt before them where it is echoed."""
-    given = prompt.split()
+    given = model.model.rule.split(prompt)
     reports = explain_words(model.model, [*given, *words], top=top)[0 if echo else len(given) :]
-    shown = [report.word for report in reports]
-    starts = not given or echo
-    tokens = [word if place == 0 and starts else f" {word}" for place, word in enumerate(shown)]
+    writer = model.model.rule.writer(before=() if echo else given)
+    tokens: list[str] = []
     offsets: list[int] = []
+    best: list[dict[str, float]] = []
     position = 0 if echo else len(prompt)
-    for token in tokens:
+    for report in reports:
+        # An alternative is written as it would stand among the tokens.
+        shown = {writer.show(entry.word): _log(entry.probability) for entry in report.alternatives}
+        best.append({text: value for text, value in shown.items() if value is not None})
+        tokens.append(writer.add(report.word))
         offsets.append(position)
-        position += len(token)
-    # An alternative is written as it would stand among the tokens.
-    best = [
-        {
-            f"{'' if place == 0 and starts else ' '}{entry.word}": value
-            for entry in report.alternatives
-            if (value := _log(entry.probability)) is not None
-        }
-        for place, report in enumerate(reports)
-    ]
+        position += len(tokens[-1])
     return {
         "tokens": tokens,
         "token_logprobs": [finite(report.log_probability) for report in reports],

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tslm.corpus.rule import Writer
 from tslm.corpus.vocabulary import EOS, UNK
 from tslm.errors import RunError, TslmError
 from tslm.evaluation.perplexity import perplexity
 from tslm.inference.chain import require_tslm
 from tslm.inference.drawing import LONGEST, draw_model
-from tslm.inference.explain import describe_explanation, describe_word, explain, explain_words
+from tslm.inference.explain import WordReport, describe_explanation, describe_word, explain, explain_words
+from tslm.inference.fill import PatternText, fill_pattern, read_pattern
 from tslm.inference.generate import Draw, Generation, Sampling
 from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
-from tslm.models.ngram.blanks import FillsBlanks, describe_filling, parse_pattern, require_blanks
+from tslm.models.ngram.blanks import FillsBlanks, require_blanks
 from tslm.runs.run import load
 from tslm.serve.costs import Rates, check_filling, check_seconds, measure_rates
 from tslm.serve.limits import Limits, Refused
@@ -54,16 +56,17 @@ class ServedModel:
         sentences: list[dict[str, Any]] = []
         nats, tokens, unknown = 0.0, 0, 0
         for line in text.splitlines():
-            if not line.split():
+            split = self.model.rule.split(line)
+            if not split:
                 continue
-            words = explain_words(self.model, [*line.split(), EOS], top=alternatives)
+            words = explain_words(self.model, [*split, EOS], top=alternatives)
             log_probability = sum(word.log_probability for word in words)
             nats, tokens = nats - log_probability, tokens + len(words)
             unknown += sum(not word.known for word in words)
             sentences.append(
                 {
                     "log_probability": finite(log_probability),
-                    "words": [describe_word(word) for word in words],
+                    "words": self._write_words(words),
                 }
             )
         return {
@@ -78,31 +81,44 @@ class ServedModel:
         """Explain a sentence, and draw its network where that is asked for and can be done."""
         draw = options.pop("network")
         report = {"model": self.name, **describe_explanation(explain(self.model, text, **options))}
-        if draw and self.describe()["network"] and len(text.split()) <= LONGEST:
+        if draw and self.describe()["network"] and len(self.model.rule.split(text)) <= LONGEST:
             report["network"] = draw_model(self.model, text)
         return report
 
-    def parse(self, pattern: str, limits: Limits) -> list[int | None]:
+    def parse(self, pattern: str, limits: Limits) -> PatternText:
         """Read a pattern with blanks that can be filled within limits.
 
         Raises:
             Refused: it has too many blanks, or would take too long or too much memory (413).
         """
         model = require_blanks(self.model)
-        parsed = parse_pattern(pattern, self.model.vocabulary)
-        blanks = parsed.count(None)
+        parsed = read_pattern(self.model, pattern)
+        blanks = parsed.ids.count(None)
         if blanks > limits.blanks:
             raise Refused(413, f"the pattern has {blanks} blanks; at most {limits.blanks} are taken here")
-        check_filling(model.fill_cost(parsed), limits, self.rates)
+        check_filling(model.fill_cost(parsed.ids), limits, self.rates)
         return parsed
 
-    def fill(
-        self, parsed: Sequence[int | None], *, span: Any, top: int, samples: int, seed: int
-    ) -> dict[str, Any]:
+    def fill(self, parsed: PatternText, *, span: Any, top: int, samples: int, seed: int) -> dict[str, Any]:
         """Fill the blanks of a pattern."""
-        filling = require_blanks(self.model).fill(parsed, span=span)
-        report = describe_filling(filling, parsed, self.model.vocabulary, top=top, samples=samples, seed=seed)
-        return {"model": self.name, **report}
+        report = fill_pattern(self.model, parsed, span=span, top=top, samples=samples, seed=seed).as_json()
+        names = ("log_probability", "blanks", "fillings", "samples")
+        return {"model": self.name, **{name: report[name] for name in names if name in report}}
+
+    def writer(self, prompt: str) -> Writer:
+        """Return what writes words behind a prompt as people do."""
+        return self.model.rule.writer(before=self.model.rule.split(prompt))
+
+    def _write_words(self, words: Sequence[WordReport]) -> list[dict[str, Any]]:
+        """Return the words of a line, each with what is written for it and would be for its alternatives."""
+        writer = self.model.rule.writer()
+        described: list[dict[str, Any]] = []
+        for word in words:
+            report = describe_word(word)
+            for entry in report["alternatives"]:
+                entry["text"] = writer.show(entry["word"])
+            described.append({**report, "text": writer.add(word.word)})
+        return described
 
     def generation(
         self, prompt: str, *, unk: bool = True, stop: Sequence[str], number: int, length: int, **sampling: Any
@@ -138,11 +154,6 @@ def gather_samples(generation: Generation) -> list[list[Draw]]:
         for draw in draws:
             samples[draw.sample].append(draw)
     return samples
-
-
-def join(words: Sequence[str]) -> str:
-    """Return words as text; ``<eos>`` begins a new line."""
-    return " ".join(words).replace(f" {EOS}", "\n").replace(EOS, "\n").replace("\n ", "\n")
 
 
 def open_models(folders: Sequence[str | Path], *, measure: bool = False) -> dict[str, ServedModel]:

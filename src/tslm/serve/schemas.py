@@ -120,6 +120,8 @@ class Alternative(BaseModel):
     """A word that could have stood here."""
 
     word: str
+    text: str | None = None
+    """What would be written for it here, a space before it where one belongs; in scored lines."""
     probability: float
 
 
@@ -127,6 +129,8 @@ class Word(BaseModel):
     """A word with its score; null stands for minus infinity."""
 
     word: str
+    text: str | None = None
+    """What is written for it here; a scored line's texts, one after the other, are the line."""
     unknown: bool
     log_probability: float | None
     probability: float
@@ -157,6 +161,7 @@ class Sample(BaseModel):
     """A generated text without its prompt."""
 
     text: str
+    """What goes on from the prompt, with a space at its beginning where one belongs."""
     log_probability: float
     reason: Literal["stop", "length"]
 

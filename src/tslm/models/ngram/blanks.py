@@ -7,10 +7,9 @@ history unknown (empty), and a *fragment* is both.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -124,64 +123,3 @@ def require_blanks(model: object) -> FillsBlanks:
         f"a model of kind {kind!r} cannot fill blanks: it reads from left to right and would have to be run "
         "once for every filling; use an n-gram model (kind 'ngram', 'count-tensor' or 'backoff')"
     )
-
-
-def describe_filling(
-    filling: Filling,
-    pattern: Pattern,
-    vocabulary: Vocabulary,
-    *,
-    top: int = 5,
-    samples: int = 0,
-    seed: int = 1,
-    go_on: int = 0,
-) -> dict[str, Any]:
-    """Return what a filling says as plain values, words instead of ids, for JSON and tables.
-
-    Args:
-        filling: what ``fill`` gave for the pattern.
-        pattern: the pattern.
-        vocabulary: the model's.
-        top: how many words per blank, and how many fillings of all blanks.
-        samples: how many lines to draw.
-        seed: for the samples.
-        go_on: how many words a sample may go on behind the pattern.
-
-    Returns:
-        ``log_probability`` (None for an impossible pattern), ``blanks`` (``place`` and ``best``),
-        ``fillings``, and ``samples`` where they are asked for.
-    """
-    if filling.log_probability == -math.inf:
-        return {"log_probability": None, "blanks": [], "fillings": []}
-
-    def write(words: Sequence[int]) -> str:
-        """Put the words of the blanks into the pattern."""
-        rest = iter(words)
-        return " ".join(vocabulary.decode([next(rest) if word is None else word for word in pattern]))
-
-    places = [place for place, word in enumerate(pattern) if word is None]
-    blanks: list[dict[str, Any]] = []
-    for place, row in zip(places, filling.posteriors, strict=True):
-        best = [word for word in np.argsort(-row, kind="stable")[:top].tolist() if row[word] > 0]
-        entries = [{"word": vocabulary.words[word], "probability": float(row[word])} for word in best]
-        blanks.append({"place": place, "best": entries})
-    report: dict[str, Any] = {
-        "log_probability": filling.log_probability,
-        "blanks": blanks,
-        "fillings": [
-            {
-                "words": vocabulary.decode(entry.words),
-                "text": write(entry.words),
-                "probability": entry.probability,
-            }
-            for entry in filling.best(top)
-            if places
-        ],
-    }
-    if samples:
-        lines = filling.sample_lines(samples, seed, go_on)
-        report["samples"] = [
-            " ".join(vocabulary.decode([word for word in line if word != vocabulary.eos_id]))
-            for line in lines
-        ]
-    return report

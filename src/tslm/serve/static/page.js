@@ -126,7 +126,7 @@ function choose(place, focus) {
   if (focus) rows[0]?.querySelectorAll(".word")[place]?.focus();
   const parts = last.map((report) => {
     const entry = report.sentences.flatMap((sentence) => sentence.words)[place];
-    return entry ? detailOf(report.model, entry, place) : null;
+    return entry ? detailOf(report, entry, place) : null;
   });
   $("detail").replaceChildren(...parts.filter(Boolean));
   $("detail").hidden = !parts.some(Boolean);
@@ -145,7 +145,7 @@ function bars(entries, onChoose) {
       make(
         "li",
         {},
-        make("button", { type: "button", text: entry.word, on: { click: () => onChoose(entry.word) } }),
+        make("button", { type: "button", text: entry.word, on: { click: () => onChoose(entry) } }),
         make("div", { class: "bar", style: { "--share": String((entry.probability / most) * 100) } }),
         make("span", { text: entry.probability.toFixed(3) }),
       ),
@@ -153,11 +153,11 @@ function bars(entries, onChoose) {
   );
 }
 
-function detailOf(model, entry, place) {
+function detailOf(report, entry, place) {
   return make(
     "div",
     { class: "part" },
-    make("h3", { text: `${model} on “${entry.word}”${entry.unknown ? ", which it reads as <unk>" : ""}` }),
+    make("h3", { text: `${report.model} on “${entry.word}”${entry.unknown ? ", which it reads as <unk>" : ""}` }),
     make(
       "p",
       { class: "facts" },
@@ -166,24 +166,23 @@ function detailOf(model, entry, place) {
       fact("surprise", entry.surprise === null ? "∞" : `${entry.surprise.toFixed(1)} bits`),
       fact("expected", `${entry.entropy.toFixed(1)} bits`),
     ),
-    bars(entry.alternatives, (word) => replaceWord(place, word)),
+    bars(entry.alternatives, (alternative) => replaceWord(report, place, alternative)),
   );
 }
 
-function replaceWord(place, word) {
-  // Places count an <eos> at the end of every line that has words.
-  const lines = $("sentence").value.split("\n").map((line) => line.split(/\s+/).filter(Boolean));
+function replaceWord(report, place, alternative) {
+  // Places count an <eos> at the end of every line; what is written for each word is the model's own rule.
+  const lines = report.sentences.map((sentence) => sentence.words.slice(0, -1).map((entry) => entry.text));
   let rest = place;
   for (const line of lines) {
-    if (!line.length) continue;
     if (rest <= line.length) {
-      if (word === "<eos>") line.splice(rest);
-      else line[rest] = word;
+      if (alternative.word === "<eos>") line.splice(rest);
+      else line[rest] = alternative.text;
       break;
     }
     rest -= line.length + 1;
   }
-  $("sentence").value = lines.map((line) => line.join(" ")).join("\n");
+  $("sentence").value = lines.map((line) => line.join("")).join("\n");
   guarded(scoreSentence);
 }
 
@@ -276,7 +275,7 @@ async function generate() {
   try {
     for await (const event of events(await ask("/v1/generate", body, mine.signal))) {
       if (event.error) throw new Error(event.error.message);
-      if (!event.done) texts[event.sample].data += ` ${event.word}`;
+      if (!event.done) texts[event.sample].data += event.text;
     }
   } finally {
     if (generating === mine) {
@@ -294,8 +293,8 @@ async function fillBlanks() {
     $("filled").replaceChildren(make("p", { text: "Impossible: no filling has a probability above zero." }));
     return;
   }
-  const use = (text) => {
-    $("sentence").value = text;
+  const use = (entry) => {
+    $("sentence").value = entry.word;
     guarded(scoreSentence);
   };
   const whole = report.fillings.map((entry) => ({ word: entry.text, probability: entry.probability }));
