@@ -72,7 +72,7 @@ def test_names_are_whole_in_a_narrow_terminal(runs, tmp_path, capsys, monkeypatc
     assert [line for line in lines if line.endswith(names[1])]
 
 
-def test_what_cannot_be_compared_is_said_first_and_without_an_interval(runs, tmp_path, capsys) -> None:
+def test_what_cannot_be_compared_is_said_before_what_can(runs, tmp_path, capsys) -> None:
     (tmp_path / "text.txt").write_text("the cat sat\n" * 30)
     (tmp_path / "recipe.toml").write_text(
         f'[corpus]\nname = "own"\npath = ["{tmp_path / "text.txt"}"]\n'
@@ -83,5 +83,6 @@ def test_what_cannot_be_compared_is_said_first_and_without_an_interval(runs, tmp
     assert main(["compare", str(runs["kn"]), str(tmp_path / "run"), "--resamples", "10"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "cannot be compared" in lines[1]
-    assert "interval" not in "".join(lines)
+    assert "over the" in lines[1]
+    assert "perplexity" not in "".join(lines[2:])  # per word, on words that both know
     assert "bits per byte" in lines[2]

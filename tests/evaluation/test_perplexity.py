@@ -99,7 +99,7 @@ def test_a_text_is_split_into_its_lines(tokens) -> None:
 def test_per_byte_and_per_word_between_spaces(model, ids) -> None:
     report = evaluate(model, ids, reset=False, size=TextSize(bytes=1000, words=150, lines=50))
     assert report.bits_per_byte == pytest.approx(report.nats / 1000 / math.log(2))
-    assert report.word_perplexity == pytest.approx(math.exp(report.nats / 200))
+    assert report.perplexity_per_word == pytest.approx(math.exp(report.nats / 200))
     assert evaluate(model, ids, reset=False).bits_per_byte is None
 
 

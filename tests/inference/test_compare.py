@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -80,28 +82,67 @@ def write_own(folder, name, lines, tokeniser, extra="") -> None:
     tslm.train(folder / f"{name}.toml", folder / name)
 
 
-def test_models_of_different_words_are_compared_by_bytes_or_not_at_all(tmp_path) -> None:
+def test_models_of_different_words_are_compared_per_word_between_spaces(tmp_path) -> None:
     lines = [f"The {animal}'s bone, the {animal}." for animal in ("dog", "cat", "cow") for _ in range(40)]
     write_own(tmp_path, "words", lines, "words")
     write_own(tmp_path, "subwords", lines, "bpe", "max_vocabulary = 300\n")
     write_own(tmp_path, "spaces", lines, "spaces")
-    both = [tmp_path / "words", tmp_path / "subwords"]
-    comparison = tslm.compare(both, "The dog's bone, the cow.\nThe cat's bone, the cat.", resamples=50)
+    folders = [tmp_path / "words", tmp_path / "subwords", tmp_path / "spaces"]
+    text = "The dog's bone, the cow.\nThe cat's bone, the cat."
+    comparison = tslm.compare(folders, text, resamples=50)
     assert not comparison.same_vocabulary
-    assert comparison.unit == "byte"
-    assert "bits per byte can" in comparison.remark
-    [difference] = comparison.differences
-    first, second = (model.bits_per_byte for model in comparison.models)
-    assert difference.nats == pytest.approx((first - second) * np.log(2))
-    assert difference.places == {}
-    assert difference.as_json()["nats_per_byte"] == difference.nats
+    assert (comparison.unit, comparison.share) == ("word", 1.0)
+    assert "100.0%" in comparison.remark
+    first = comparison.models[0]
+    for model, folder in zip(comparison.models, folders, strict=True):
+        expected = tslm.evaluate(folder, text, reset=False)
+        assert model.perplexity_per_word == pytest.approx(expected.perplexity_per_word, rel=1e-12)
+        assert model.bits_per_byte == pytest.approx(expected.bits_per_byte, rel=1e-12)
+    for difference, model in zip(comparison.differences, comparison.models[1:], strict=True):
+        ratio = model.perplexity_per_word / first.perplexity_per_word
+        assert difference.perplexity_ratio == pytest.approx(ratio)
+        assert difference.as_json()["nats_per_word"] == difference.nats
+        shown = {place.word for places in difference.places.values() for place in places}
+        assert shown <= {*text.split(), "<eos>"}
     assert "bits per byte" in repr(comparison)
-    # One that takes <unk> for an answer cannot be compared with one that spells the word.
-    comparison = tslm.compare(both, ["The zebra's bone"], resamples=50)
-    assert comparison.unit is None
-    assert comparison.differences == ()
-    lines = repr(comparison).splitlines()
-    assert lines[1].startswith("these models cannot be compared on this text")
-    assert "interval" not in repr(comparison)
-    # Without a text it is the split of the first, as people write it.
-    assert tslm.compare(both, split="valid", resamples=50).unit == "byte"
+    assert "perplexity  " not in repr(comparison)
+
+
+def test_words_that_a_model_does_not_know_are_left_out_of_the_difference(tmp_path) -> None:
+    lines = [f"The {animal}'s bone, the {animal}." for animal in ("dog", "cat", "cow") for _ in range(40)]
+    write_own(tmp_path, "words", lines, "words")
+    write_own(tmp_path, "subwords", lines, "bpe", "max_vocabulary = 300\n")
+    both = [tmp_path / "words", tmp_path / "subwords"]
+    comparison = tslm.compare(both, ["The zebra's bone, the cow."], resamples=50)
+    assert comparison.share == pytest.approx(5 / 6)  # with the end of the line
+    assert "83.3%" in comparison.remark
+    assert [model.unk_share > 0 for model in comparison.models] == [True, False]
+    [difference] = comparison.differences
+    # The slow twin: token by token, those of zebra's left out.
+    sums = []
+    for folder, left_out in zip(both, (("zebra", "'s"), None), strict=True):
+        model = tslm.load(folder)
+        [sentence] = tslm.score(model, ["The zebra's bone, the cow."])
+        left_out = left_out or tuple(model.rule.split("zebra's"))
+        words = list(sentence.words)
+        begin = words.index(left_out[0])
+        assert tuple(words[begin : begin + len(left_out)]) == left_out
+        scores = np.delete(sentence.log_probabilities, range(begin, begin + len(left_out)))
+        sums.append(scores.sum())
+    assert difference.nats == pytest.approx((sums[1] - sums[0]) / 5)
+    assert "zebra's" not in {place.word for places in difference.places.values() for place in places}
+
+
+def test_a_split_is_compared_as_it_stood_in_the_file(tmp_path) -> None:
+    lines = [
+        f"The {animal}’s bone,  the {animal} no {number}."
+        for number, animal in enumerate(["dog", "cow"] * 60)
+    ]
+    write_own(tmp_path, "words", lines, "words")
+    write_own(tmp_path, "subwords", lines, "bpe", "max_vocabulary = 300\n")
+    comparison = tslm.compare([tmp_path / "words", tmp_path / "subwords"], split="valid", resamples=50)
+    assert comparison.unit == "word"
+    for model in comparison.models:
+        summary = json.loads((tmp_path / model.name / "summary.json").read_text())["valid"]
+        for key in ("bits_per_byte", "perplexity_per_word", "tokens"):
+            assert getattr(model, key) == pytest.approx(summary[key], rel=1e-9)

@@ -127,6 +127,10 @@ class TextRule:
             return chunks
         return list(chain.from_iterable(map(self._known.__getitem__, chunks)))
 
+    def split_chunks(self, text: str) -> list[Sequence[str]]:
+        """Return the words of each chunk of a line."""
+        return list(map(self._known.__getitem__, (text.lower() if self.lower else text).split()))
+
     def split_lines(self, text: str) -> list[str]:
         r"""Return the words of a text with ``<eos>`` for each newline.
 

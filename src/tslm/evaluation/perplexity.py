@@ -54,7 +54,7 @@ class Perplexity:
     """The negative log-likelihood in bits per byte of the text, which models of different words share; None where the
     size of the text as text was not given. A word read as ``<unk>`` is predicted as that, not letter by letter."""
 
-    word_perplexity: float | None = None
+    perplexity_per_word: float | None = None
     """The perplexity per word between white space, line ends counted as words; None like ``bits_per_byte``."""
 
 
@@ -110,8 +110,8 @@ def evaluate(
             "every token predicted once, <eos> included; full vocabulary; state carried across lines "
             "(perplexity_reset: started anew at every line); nats summed in float64"
         ),
-        bits_per_byte=None if size is None else nats / size.bytes / math.log(2),
-        word_perplexity=None if size is None else perplexity(nats, size.words + size.lines),
+        bits_per_byte=None if size is None else bits_per_byte(nats, size),
+        perplexity_per_word=None if size is None else perplexity_per_word(nats, size),
     )
 
 
@@ -147,3 +147,13 @@ def perplexity(nats: float, tokens: int) -> float:
     """Return exp of the mean negative log-likelihood; infinite where it is too large for a float."""
     mean = nats / tokens
     return math.exp(mean) if mean < 700 else math.inf
+
+
+def bits_per_byte(nats: float, size: TextSize) -> float:
+    """Return the bits that a text takes per byte of its file; it does not depend on what is called a word."""
+    return nats / math.log(2) / size.bytes
+
+
+def perplexity_per_word(nats: float, size: TextSize) -> float:
+    """Return the perplexity per word between white space, each line's end counted as one, whatever the text rule."""
+    return perplexity(nats, size.words + size.lines)

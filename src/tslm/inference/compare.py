@@ -1,26 +1,31 @@
 """Models side by side on the same text: how far apart, how surely, and where.
 
-Perplexities can be compared where the models choose between the same words. Where they do not, the bits that each needs
-per byte of the text can, as long as no model takes ``<unk>`` for an answer. Where one does, nothing can.
+Perplexities can be compared where the models choose between the same words. Where they do not, because their text rules
+or their vocabularies differ, each is given the raw text, and what is compared is the probability of each word between
+white space, whatever pieces a model makes of it; words that one of the models can only take for ``<unk>`` are left out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from html import escape
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tslm.corpus.lines import read_split
+from tslm.corpus.reading import measure_text
 from tslm.corpus.rule import TextRule
 from tslm.corpus.sources import Corpus
+from tslm.corpus.text import TextSize
 from tslm.corpus.vocabulary import EOS
 from tslm.errors import CorpusError
-from tslm.evaluation.perplexity import perplexity
+from tslm.evaluation.perplexity import bits_per_byte, perplexity, perplexity_per_word
 from tslm.evaluation.scoring import Tick, score_text
 from tslm.inference.bootstrap import Place, bootstrap, find_places
 from tslm.inference.inputs import (
@@ -37,8 +42,10 @@ from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
 from tslm.tables import html_table, show_number, text_table
 
-Unit = Literal["token", "byte"]
+Unit = Literal["token", "word"]
 """What models are compared per."""
+
+_FINITE = ("perplexity", "perplexity_per_word", "bits_per_byte", "nats")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +58,10 @@ class ComparedModel:
     vocabulary: int
     perplexity: float
     """Per token of its own; to be compared only where the models choose between the same words."""
+    perplexity_per_word: float
+    """Per word between white space, line ends counted as words; too good where ``<unk>`` stands for words."""
     bits_per_byte: float
+    """Too good in the same way."""
     nats: float
     tokens: int
     unk_share: float
@@ -65,14 +75,15 @@ class Difference:
     name: str
     unit: Unit
     nats: float
-    """The mean of ln p(model) − ln p(first) per token or byte; positive where the model is better than the first."""
+    """The mean of ln p(model) − ln p(first) per token, or per word between white space that all models know; positive
+    where the model is better than the first."""
     low: float
     """The lower end of the bootstrap's confidence interval of that mean."""
     high: float
     better: float
     """The share of the drawn texts on which the model is better than the first."""
     places: dict[str, list[Place]]
-    """The words where each is furthest ahead, ``first`` and ``other``; empty where they cut the text differently."""
+    """The words where each is furthest ahead, ``first`` and ``other``."""
 
     @property
     def perplexity_ratio(self) -> float:
@@ -81,22 +92,18 @@ class Difference:
 
     def show(self) -> tuple[str, str]:
         """Return the difference and its interval as people read them."""
-        if self.unit == "token":
-            shown = [f"{math.exp(-nats) - 1:+.2%}" for nats in (self.nats, self.high, self.low)]
-        else:
-            shown = [f"{-nats / math.log(2):+.4f} bits" for nats in (self.nats, self.high, self.low)]
+        shown = [f"{math.exp(-nats) - 1:+.2%}" for nats in (self.nats, self.high, self.low)]
         return shown[0], f"{shown[1]} … {shown[2]}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the difference as plain values."""
         facts: dict[str, Any] = {"name": self.name, "unit": self.unit, f"nats_per_{self.unit}": self.nats}
         facts |= {"low": self.low, "high": self.high, "better": self.better}
-        if self.unit == "token":
-            facts |= {
-                "perplexity_ratio": self.perplexity_ratio,
-                "ratio_low": math.exp(-self.high),
-                "ratio_high": math.exp(-self.low),
-            }
+        facts |= {
+            "perplexity_ratio": self.perplexity_ratio,
+            "ratio_low": math.exp(-self.high),
+            "ratio_high": math.exp(-self.low),
+        }
         return facts | {
             "places": {key: [asdict(place) for place in places] for key, places in self.places.items()}
         }
@@ -115,11 +122,13 @@ class Comparison:
     text: str
     models: tuple[ComparedModel, ...]
     differences: tuple[Difference, ...]
-    """Of each other model from the first; none where they cannot be compared."""
+    """Of each other model from the first."""
     same_vocabulary: bool
     """Whether all choose between the same words, cut by the same rule."""
-    unit: Unit | None
-    """What they are compared per; None where they cannot be compared."""
+    unit: Unit
+    """What they are compared per."""
+    share: float
+    """The share of the text's units that are compared: the others are unknown to one of the models or more."""
     confidence: float
     resamples: int
 
@@ -128,24 +137,24 @@ class Comparison:
         """What has to be said before any number; empty where the models choose between the same words."""
         if self.same_vocabulary:
             return ""
-        if self.unit == "byte":
-            return "the models choose between different words: their perplexities cannot be compared, bits per byte can"
-        unknown = ", ".join(f"{model.name} {model.unk_share:.1%}" for model in self.models if model.unk_share)
         return (
-            "these models cannot be compared on this text: they choose between different words, and take unknown "
-            f"ones for <unk> ({unknown} of the tokens)"
+            "the models choose between different words, so their perplexities cannot be compared; each word between "
+            f"spaces can, and the differences are over the {self.share:.1%} of them that every model knows"
         )
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return the names and the cells of a table with a row per model."""
-        header = ["perplexity"] + ([] if self.same_vocabulary else ["bits per byte"]) + ["parameters"]
+        header = ["perplexity"] if self.same_vocabulary else ["per word", "bits per byte", "<unk>"]
+        header.append("parameters")
         if self.differences:
             header += ["against the first", f"{self.confidence:.0%} interval", "better on"]
         rows: list[list[str]] = []
         by_name = {difference.name: difference for difference in self.differences}
         for model in self.models:
             cells = [show_number(model.perplexity, 3)]
-            cells += [] if self.same_vocabulary else [show_number(model.bits_per_byte, 4)]
+            if not self.same_vocabulary:
+                cells = [show_number(model.perplexity_per_word, 3), show_number(model.bits_per_byte, 4)]
+                cells.append(f"{model.unk_share:.2%}")
             cells.append(f"{model.parameters:,}")
             if self.differences:
                 difference = by_name.get(model.name)
@@ -179,12 +188,11 @@ class Comparison:
         return {
             "text": self.text,
             "models": [
-                asdict(model)
-                | {key: finite(getattr(model, key)) for key in ("perplexity", "bits_per_byte", "nats")}
-                for model in self.models
+                asdict(model) | {key: finite(getattr(model, key)) for key in _FINITE} for model in self.models
             ],
             "same_vocabulary": self.same_vocabulary,
             "unit": self.unit,
+            "share": self.share,
             "confidence": self.confidence,
             "resamples": self.resamples,
             "differences": [difference.as_json() for difference in self.differences],
@@ -238,102 +246,123 @@ def compare(
     check_several(models, "models or run folders to compare")
     opened = [open_model(model) for model in models]
     called = _tell_apart(list(names) if names is not None else [name_model(model) for model in models])
+    same = all(_choose_alike(opened[0], model) for model in opened)
+    unit: Unit = "token" if same else "word"
     if text is None:
-        corpus = as_run(models[0]).open_corpus(data_dir)
-        source, title = _Source.of_split(corpus, split), f"{corpus.name} {split}"
+        run = as_run(models[0])
+        corpus = run.open_corpus(data_dir)
+        title = f"{corpus.name} {split}"
+        # Models of the same words can be given the corpus's; others need the text as it was before it was cut.
+        source = (
+            _Source.of_split(corpus, split)
+            if same
+            else _Source(list(read_split(run.recipe.corpus, split, data_dir)))
+        )
     else:
         source, title = _Source(list(lines_of(text))), name_text(text)
-    if not source.lines:
+    if not source.size.lines:
         raise CorpusError("the text to compare on has no line; give at least one")
-    scored = [_Scored(name, model, source, tick) for name, model in zip(called, opened, strict=True)]
-    same = all(one.fits(scored[0]) for one in scored)
-    unit: Unit | None = "token" if same else None if any(one.unknown.any() for one in scored) else "byte"
+    scored = [_Scored(name, model, source, unit, tick) for name, model in zip(called, opened, strict=True)]
+    first = scored[0]
+    # Among the same words <unk> is one like any other; otherwise it stands for words that another model has to spell.
+    known_U = np.full(len(first.shown), True) if same else ~np.any([one.unknown_U for one in scored], axis=0)
+    if not known_U.any():
+        raise CorpusError("there is no word in the text that every model knows; give another text")
     differences: list[Difference] = []
-    for other in scored[1:] if unit else []:
-        first = scored[0]
-        sizes_L = first.tokens_L if unit == "token" else source.bytes_L
+    for other in scored[1:]:
+        with np.errstate(invalid="ignore"):  # words that both find impossible; the bootstrap says so
+            gains_U = np.where(known_U, other.scores_U - first.scores_U, 0.0)
         gain = bootstrap(
-            other.nats_L - first.nats_L, sizes_L, resamples=resamples, confidence=confidence, seed=seed
+            np.bincount(first.lines_U, weights=gains_U),
+            np.bincount(first.lines_U, weights=known_U),
+            resamples=resamples,
+            confidence=confidence,
+            seed=seed,
         )
-        aligned = other.words == first.words
         differences.append(
             Difference(
                 name=other.name,
-                unit=unit or "token",
+                unit=unit,
                 nats=gain.mean,
                 low=gain.low,
                 high=gain.high,
                 better=gain.better,
-                places=find_places(first.scores_N, other.scores_N, first.lines_N, first.words, top=top)
-                if aligned
-                else {},
+                places=find_places(
+                    first.scores_U, first.scores_U + gains_U, first.lines_U, first.shown, top=top
+                ),
             )
         )
     return Comparison(
         text=title,
-        models=tuple(one.describe(source) for one in scored),
+        models=tuple(one.describe(source.size) for one in scored),
         differences=tuple(differences),
         same_vocabulary=same,
         unit=unit,
+        share=float(known_U.mean()),
         confidence=confidence,
         resamples=resamples,
     )
 
 
 class _Source:
-    """A text by lines, as people write it; what a corpus cut into words already is not cut anew by its own rule."""
+    """A text by lines: raw, or cut into words already for models that would all cut it alike."""
 
-    def __init__(
-        self, lines: list[str], words: list[list[str]] | None = None, rule: TextRule | None = None
-    ) -> None:
-        self.lines, self._words, self._rule = lines, words, rule
-        self.bytes_L = np.array([len(line.encode()) + 1.0 for line in lines])
+    def __init__(self, lines: list[str]) -> None:
+        self.lines, self._words = lines, None
+        sizes = [measure_text(f"{line}\n", TextRule()) for line in lines]
+        self.size = TextSize(sum(size.bytes for size in sizes), sum(size.words for size in sizes), len(lines))
 
     @classmethod
     def of_split(cls, corpus: Corpus, split: str) -> _Source:
         """Return a split of a corpus."""
         if split not in corpus.splits:
             raise CorpusError(f"no split {split!r}; {corpus.name} has {', '.join(corpus.splits)}")
+        source = cls([])
         words: list[list[str]] = [[]]
         for word in corpus.vocabulary.decode(corpus.splits[split]):
             if word == EOS:
                 words.append([])
             else:
                 words[-1].append(word)
-        words = words if words[-1] else words[:-1]
-        return cls([corpus.rule.join(line) for line in words], words, corpus.rule)
+        source._words = words if words[-1] else words[:-1]
+        source.size = corpus.sizes[split]
+        return source
 
-    def split_by(self, rule: TextRule) -> list[list[str]]:
-        """Return the words of each line."""
-        if self._words is not None and rule == self._rule:
-            return self._words
-        return rule.split_many(self.lines)
+    def units(self, rule: TextRule, unit: Unit) -> Iterator[tuple[list[str], list[Sequence[str]]]]:
+        """Yield of each line the units as people read them, and the words that the rule makes of each."""
+        if unit == "word":
+            for line in self.lines:
+                yield [*line.split(), EOS], [*rule.split_chunks(line), (EOS,)]
+        else:
+            for words in self._words if self._words is not None else rule.split_many(self.lines):
+                yield [*words, EOS], [(word,) for word in (*words, EOS)]
 
 
 class _Scored:
-    """A model with the log-probability of every token that its rule makes of the text."""
+    """A model with the log-probability of every unit of the text."""
 
-    def __init__(self, name: str, model: LanguageModel[Any], source: _Source, tick: Tick | None) -> None:
+    def __init__(
+        self, name: str, model: LanguageModel[Any], source: _Source, unit: Unit, tick: Tick | None
+    ) -> None:
         self.name, self.model = name, model
-        lines = source.split_by(model.rule)
-        self.words = [word for line in lines for word in (*line, EOS)]
-        ids = model.vocabulary.encode(self.words)
-        self.unknown: NDArray[np.bool_] = ids == (
+        self.shown: list[str] = []
+        units: list[Sequence[str]] = []
+        counts: list[int] = []
+        for shown, cut in source.units(model.rule, unit):
+            self.shown += shown
+            units += cut
+            counts.append(len(cut))
+        self.lines_U = np.repeat(np.arange(len(counts)), counts)
+        ids = model.vocabulary.encode(list(chain.from_iterable(units)))
+        self.unknown_N: NDArray[np.bool_] = ids == (
             -1 if model.vocabulary.unk_id is None else model.vocabulary.unk_id
         )
         self.scores_N, _ = score_text(model, ids, tick=tick)
-        tokens_L = np.array([len(line) + 1 for line in lines])
-        self.tokens_L = tokens_L.astype(np.float64)
-        self.lines_N = np.repeat(np.arange(len(lines)), tokens_L)
-        self.nats_L = np.bincount(self.lines_N, weights=self.scores_N)
+        units_N = np.repeat(np.arange(len(units)), list(map(len, units)))
+        self.scores_U = np.bincount(units_N, weights=self.scores_N, minlength=len(units))
+        self.unknown_U = np.bincount(units_N, weights=self.unknown_N, minlength=len(units)) > 0
 
-    def fits(self, other: _Scored) -> bool:
-        """Say whether both choose between the same words, cut by the same rule."""
-        return self.model.rule == other.model.rule and set(self.model.vocabulary.words) == set(
-            other.model.vocabulary.words
-        )
-
-    def describe(self, source: _Source) -> ComparedModel:
+    def describe(self, size: TextSize) -> ComparedModel:
         """Return how the model does."""
         nats = -float(self.scores_N.sum())
         return ComparedModel(
@@ -342,11 +371,17 @@ class _Scored:
             parameters=self.model.parameter_count,
             vocabulary=len(self.model.vocabulary),
             perplexity=perplexity(nats, len(self.scores_N)),
-            bits_per_byte=nats / float(source.bytes_L.sum()) / math.log(2),
+            perplexity_per_word=perplexity_per_word(nats, size),
+            bits_per_byte=bits_per_byte(nats, size),
             nats=nats,
             tokens=len(self.scores_N),
-            unk_share=float(self.unknown.mean()),
+            unk_share=float(self.unknown_N.mean()),
         )
+
+
+def _choose_alike(first: LanguageModel[Any], other: LanguageModel[Any]) -> bool:
+    """Say whether two models choose between the same words, cut by the same rule."""
+    return first.rule == other.rule and set(first.vocabulary.words) == set(other.vocabulary.words)
 
 
 def _tell_apart(names: list[str]) -> list[str]:

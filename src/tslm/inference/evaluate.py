@@ -57,7 +57,7 @@ class Evaluation(Perplexity):
         rows.append(("bits per word", show_number(self.bits_per_word, 4)))
         if self.bits_per_byte is not None:
             rows.append(("bits per byte", show_number(self.bits_per_byte, 4)))
-            rows.append(("per word between spaces", show_number(self.word_perplexity, 4)))
+            rows.append(("per word between spaces", show_number(self.perplexity_per_word, 4)))
         return [
             *rows,
             ("tokens", f"{self.tokens:,} in {self.lines:,} lines"),
