@@ -31,6 +31,18 @@ def test_a_pattern_is_read_by_the_models_rule() -> None:
     assert read_pattern(model, "The ?, the ?.").words == ("the", None, ",", "the", None, ".")
     assert read_pattern(model, r"Is the ? the dog\? \?").words == ("is", "the", None, "the", "dog", "?", "?")
     assert read_pattern(model, "The _ the dog?", blank="_").words == ("the", None, "the", "dog", "?")
+    assert read_pattern(model, "(?/?)’s dog? !?").words == (
+        "(",
+        None,
+        "/",
+        None,
+        ")",
+        "’s",
+        "dog",
+        "?",
+        "!",
+        None,
+    )
     read = read_pattern(model, "The Zebra, the ?.")
     assert read.unknown == ("zebra",)
     assert read.ids.count(None) == 1

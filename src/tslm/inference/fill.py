@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tslm.corpus.rule import TextRule
 from tslm.corpus.vocabulary import EOS, UNK
 from tslm.errors import CorpusError
 from tslm.inference.inputs import ModelLike, open_model, read_string
@@ -192,11 +193,14 @@ def fill_pattern(
 
 
 def read_pattern(model: LanguageModel[Any], text: str, blank: str = BLANK) -> PatternText:
-    r"""Read a pattern with a model's text rule: what stands for a blank, alone or split off by the rule, is one.
+    r"""Read a pattern with a model's text rule.
+
+    A blank stands alone or, where the rule splits punctuation off, among punctuation marks; behind a word its sign is a
+    question mark.
 
     Example:
-        >>> read_pattern(model, "The ? of the ?.").words
-        ('the', None, 'of', 'the', None, '.')
+        >>> read_pattern(model, "Is the ? of (?), the lord?").words
+        ('is', 'the', None, 'of', '(', None, ')', ',', 'the', 'lord', '?')
 
     Raises:
         CorpusError: there is no word, the sign of a blank is not one word, or a word has neither id nor ``<unk>``.
@@ -210,7 +214,7 @@ def read_pattern(model: LanguageModel[Any], text: str, blank: str = BLANK) -> Pa
         elif f"\\{blank}" in chunk:
             words += model.rule.split(chunk.replace(f"\\{blank}", blank))
         else:
-            words += [None if word == blank else word for word in model.rule.split(chunk)]
+            words += _split_blanks(chunk, blank, model.rule)
     ids = iter(model.vocabulary.encode([word for word in words if word is not None]).tolist())
     return PatternText(
         text=text,
@@ -218,6 +222,18 @@ def read_pattern(model: LanguageModel[Any], text: str, blank: str = BLANK) -> Pa
         ids=tuple(None if word is None else next(ids) for word in words),
         unknown=tuple(word for word in words if word is not None and word not in model.vocabulary),
     )
+
+
+def _split_blanks(chunk: str, blank: str, rule: TextRule) -> list[str | None]:
+    """Return the words of a chunk, None for each blank that stands before its first letter or digit."""
+    words: list[str | None] = []
+    while rule.splits_marks and blank in chunk:
+        before, _, after = chunk.partition(blank)
+        if any(letter.isalnum() for letter in before):
+            break
+        words += [*rule.split(before), None]
+        chunk = after
+    return words + rule.split(chunk)
 
 
 def _best(

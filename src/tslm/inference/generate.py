@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tslm.corpus.rule import Writer
 from tslm.corpus.vocabulary import EOS
 from tslm.errors import NumberError
 from tslm.models.base import DrawsWords, LanguageModel
@@ -123,7 +124,7 @@ class Generation:
 
         Args:
             model: any language model.
-            prompt: what comes before, as people write it; the samples do not repeat it.
+            prompt: what comes before, as people write it, a newline ending a line; the samples do not repeat it.
             number: how many samples, all drawn in one batch.
             length: the largest number of words of each.
             stop: a sample ends before any of these; each is one word or several, as people write them.
@@ -138,19 +139,29 @@ class Generation:
         self.model = model
         self.length = length
         self.sampling = sampling or Sampling()
-        stops = tuple(tuple(model.rule.split(entry)) for entry in stop if entry.split())
+        stops = tuple(words for entry in stop for words in model.rule.forms(entry))
         self._samples = [
             _Sample(np.random.default_rng([self.sampling.seed, place]), stops) for place in range(number)
         ]
         banned = [word for word in self.sampling.exclude if word in model.vocabulary]
         self._banned = model.vocabulary.encode(banned)
+        self._before = model.rule.split_lines(prompt)
         # The ids of the words that come before.
-        self.prompt = model.vocabulary.encode(model.rule.split(prompt))
+        self.prompt = model.vocabulary.encode(self._before)
 
     @property
     def reasons(self) -> list[str]:
         """Why each sample ended: ``stop`` or ``length``."""
         return ["stop" if sample.stopped else "length" for sample in self._samples]
+
+    def writer(self) -> Writer:
+        """Return what writes a sample's words behind the prompt as people do."""
+        return self.model.rule.writer(self._before)
+
+    def write(self, words: Iterable[str]) -> str:
+        """Return the words of a sample as they go on behind the prompt."""
+        writer = self.writer()
+        return "".join(map(writer.add, words)) + writer.end()
 
     def __iter__(self) -> Iterator[list[Draw]]:
         """Draw step by step; whoever stops iterating stops the work."""

@@ -158,10 +158,9 @@ def write(model: LanguageModel[Any], writing: Writing) -> Samples:
         for draw in draws:
             words[draw.sample].append(draw.word)
             scores[draw.sample] += draw.log_probability
+    before = write_prompt(writing.prompt)
     samples = [
-        Sample(
-            text=text_of(model, writing.prompt, own), words=tuple(own), log_probability=score, reason=reason
-        )
+        Sample(text=before + generation.write(own), words=tuple(own), log_probability=score, reason=reason)
         for own, score, reason in zip(words, scores, generation.reasons, strict=True)
     ]
     return Samples(writing.prompt, samples, unknown_words(model, writing.prompt))
@@ -169,17 +168,17 @@ def write(model: LanguageModel[Any], writing: Writing) -> Samples:
 
 def write_growing(model: LanguageModel[Any], writing: Writing) -> Iterator[str]:
     """Yield a single sample piece by piece, as it grows; the pieces joined are the text of ``write``."""
-    yield writing.prompt.rstrip()
-    writer = model.rule.writer(before=model.rule.split(writing.prompt))
-    for draws in writing.begin(model):
+    yield write_prompt(writing.prompt)
+    generation = writing.begin(model)
+    writer = generation.writer()
+    for draws in generation:
         yield "".join(writer.add(draw.word) for draw in draws)
     yield writer.end()
 
 
-def text_of(model: LanguageModel[Any], prompt: str, words: Sequence[str]) -> str:
-    """Return a prompt, as it was given, and the words behind it as people write them."""
-    writer = model.rule.writer(before=model.rule.split(prompt))
-    return prompt.rstrip() + "".join(map(writer.add, words)) + writer.end()
+def write_prompt(prompt: str) -> str:
+    """Return a prompt as it was given, but for a space behind it: the first word brings its own."""
+    return prompt.rstrip(" \t")
 
 
 def unknown_words(model: LanguageModel[Any], text: str) -> list[str]:

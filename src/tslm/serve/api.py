@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
-from tslm.corpus.rule import Writer
 from tslm.errors import TslmError, nearest
 from tslm.inference.generate import Draw, Generation
 from tslm.serve import schemas
@@ -108,8 +107,7 @@ async def generate(
     )
     model.check_generation(generation, limits(request))
     if body.stream:
-        steps = workers(request).compute_steps(generation.__iter__)
-        return await stream_events(_events(steps, generation, model, body.prompt))
+        return await stream_events(_events(workers(request).compute_steps(generation.__iter__), generation))
     texts = await workers(request).compute(lambda: gather_samples(generation))
     return schemas.GenerateResponse(
         model=model.name,
@@ -117,7 +115,7 @@ async def generate(
         samples=[
             schemas.Sample.model_validate(
                 {
-                    "text": _write(model.writer(body.prompt), draws),
+                    "text": generation.write(draw.word for draw in draws),
                     "log_probability": sum(draw.log_probability for draw in draws),
                     "reason": reason,
                 }
@@ -128,9 +126,9 @@ async def generate(
 
 
 async def _events(
-    steps: AsyncGenerator[list[Draw], None], generation: Generation, model: ServedModel, prompt: str
+    steps: AsyncGenerator[list[Draw], None], generation: Generation
 ) -> AsyncGenerator[dict[str, Any], None]:
-    writers = [model.writer(prompt) for _ in generation.reasons]
+    writers = [generation.writer() for _ in generation.reasons]
     async with aclosing(steps):
         async for draws in steps:
             for draw in draws:
@@ -142,10 +140,6 @@ async def _events(
                     "log_probability": draw.log_probability,
                 }
     yield {"done": True, "reasons": generation.reasons}
-
-
-def _write(writer: Writer, draws: Sequence[Draw]) -> str:
-    return "".join(writer.add(draw.word) for draw in draws) + writer.end()
 
 
 async def stream_events(

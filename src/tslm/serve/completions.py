@@ -51,7 +51,7 @@ async def complete(
     if body.stream:
         if body.logprobs is not None or body.echo:
             raise Refused(422, "stream cannot be combined with logprobs or echo")
-        events = _chunks(request, head, model, prompts, generations, number)
+        events = _chunks(request, head, generations, number)
         return await stream_events(events, last="[DONE]")
     choices: list[schemas.Choice] = []
     written = 0
@@ -70,8 +70,7 @@ async def complete(
                         model, prompt, words, top, bool(body.echo)
                     )
                 )
-            writer = model.writer(prompt)
-            text = "".join(map(writer.add, words)) + writer.end()
+            text = "" if generation is None else generation.write(words)
             written += len(words)
             choices.append(
                 schemas.Choice.model_validate(
@@ -110,22 +109,22 @@ def _generation(
 async def _chunks(
     request: Request,
     head: dict[str, Any],
-    model: ServedModel,
-    prompts: Sequence[str],
     generations: Sequence[Generation | None],
     number: int,
 ) -> AsyncGenerator[dict[str, Any], None]:
-    for place, (prompt, generation) in enumerate(zip(prompts, generations, strict=True)):
-        writers = [model.writer(prompt) for _ in range(number)]
+    for place, generation in enumerate(generations):
+        ends = [""] * number
         if generation is not None:
+            writers = [generation.writer() for _ in range(number)]
             async with aclosing(workers(request).compute_steps(generation.__iter__)) as steps:
                 async for draws in steps:
                     for draw in draws:
                         text = writers[draw.sample].add(draw.word)
                         yield _chunk(head, place * number + draw.sample, text, None)
+            ends = [writer.end() for writer in writers]
         for sample in range(number):
             reason = "length" if generation is None else generation.reasons[sample]
-            yield _chunk(head, place * number + sample, writers[sample].end(), reason)
+            yield _chunk(head, place * number + sample, ends[sample], reason)
 
 
 def _chunk(head: dict[str, Any], index: int, text: str, reason: str | None) -> dict[str, Any]:
@@ -135,7 +134,7 @@ def _chunk(head: dict[str, Any], index: int, text: str, reason: str | None) -> d
 
 def _table(model: ServedModel, prompt: str, words: list[str], top: int, echo: bool) -> dict[str, Any]:
     """Return the log-probabilities of the words, those of the prompt before them where it is echoed."""
-    given = model.model.rule.split(prompt)
+    given = model.model.rule.split_lines(prompt)
     reports = explain_words(model.model, [*given, *words], top=top)[0 if echo else len(given) :]
     writer = model.model.rule.writer(before=() if echo else given)
     tokens: list[str] = []

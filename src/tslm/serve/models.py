@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tslm.corpus.rule import Writer
+from tslm.corpus.reading import measure_text
 from tslm.corpus.vocabulary import EOS, UNK
 from tslm.errors import RunError, TslmError
-from tslm.evaluation.perplexity import perplexity
+from tslm.evaluation.perplexity import bits_per_byte, perplexity, perplexity_per_word
 from tslm.inference.chain import require_tslm
 from tslm.inference.drawing import LONGEST, draw_model
 from tslm.inference.explain import WordReport, describe_explanation, describe_word, explain, explain_words
@@ -55,11 +55,9 @@ class ServedModel:
         """Score each line; empty ones are left out."""
         sentences: list[dict[str, Any]] = []
         nats, tokens, unknown = 0.0, 0, 0
-        for line in text.splitlines():
-            split = self.model.rule.split(line)
-            if not split:
-                continue
-            words = explain_words(self.model, [*split, EOS], top=alternatives)
+        lines = [line for line in text.split("\n") if self.model.rule.split(line)]
+        for line in lines:
+            words = explain_words(self.model, [*self.model.rule.split(line), EOS], top=alternatives)
             log_probability = sum(word.log_probability for word in words)
             nats, tokens = nats - log_probability, tokens + len(words)
             unknown += sum(not word.known for word in words)
@@ -69,9 +67,12 @@ class ServedModel:
                     "words": self._write_words(words),
                 }
             )
+        size = measure_text("".join(f"{line}\n" for line in lines), self.model.rule)
         return {
             "model": self.name,
             "perplexity": finite(perplexity(nats, tokens)),
+            "perplexity_per_word": finite(perplexity_per_word(nats, size)),
+            "bits_per_byte": finite(bits_per_byte(nats, size)),
             "tokens": tokens,
             "unknown": unknown,
             "sentences": sentences,
@@ -104,10 +105,6 @@ class ServedModel:
         report = fill_pattern(self.model, parsed, span=span, top=top, samples=samples, seed=seed).as_json()
         names = ("log_probability", "blanks", "fillings", "samples")
         return {"model": self.name, **{name: report[name] for name in names if name in report}}
-
-    def writer(self, prompt: str) -> Writer:
-        """Return what writes words behind a prompt as people do."""
-        return self.model.rule.writer(before=self.model.rule.split(prompt))
 
     def _write_words(self, words: Sequence[WordReport]) -> list[dict[str, Any]]:
         """Return the words of a line, each with what is written for it and would be for its alternatives."""

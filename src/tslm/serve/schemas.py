@@ -152,6 +152,9 @@ class ScoreResponse(BaseModel):
 
     model: str
     perplexity: float | None
+    perplexity_per_word: float | None
+    """Per word between white space, each line's end counted as one, whatever the model's text rule."""
+    bits_per_byte: float | None
     tokens: int
     unknown: int
     sentences: list[Sentence]
