@@ -81,7 +81,7 @@ def test_a_model_is_measured_on_a_text_read_as_its_corpus_was(tmp_path, capsys) 
         found.append(json.loads(capsys.readouterr().out))
     assert found[0]["tokens"] == 10
     # Bits per byte and perplexity per word between spaces are about the text as it stands, and it differs.
-    own = {"bits_per_byte", "word_perplexity"}
+    own = {"bits_per_byte", "perplexity_per_word"}
     assert {key: value for key, value in found[0].items() if key not in own} == {
         key: value for key, value in found[1].items() if key not in own
     }
