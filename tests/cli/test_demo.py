@@ -13,6 +13,7 @@ def test_the_demonstration_runs_from_text_to_page(tmp_path, capsys) -> None:
     assert found["corpus"]["vocabulary"] == 10_000
     assert found["perplexity"]["KN-5"]["test"] < 45
     assert found["perplexity"]["TSLM"]["test"] < 200
+    assert found["perplexity"]["both, mixed"]["valid"] < found["perplexity"]["KN-5"]["valid"]
     for name in ("KN-5", "TSLM"):
         true, _, shuffled = (entry["perplexity"] for entry in found["scored"][name])
         assert true < shuffled

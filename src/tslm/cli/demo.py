@@ -59,6 +59,8 @@ def _print(found: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
+    from tslm.tables import show_duration
+
     console = Console(highlight=False, soft_wrap=True)
     table = Table(title="perplexity, lower is better", title_justify="left")
     for column in ("model", "valid", "test", "parameters", "learnt in"):
@@ -66,7 +68,7 @@ def _print(found: dict[str, Any]) -> None:
     for name, splits in found["perplexity"].items():
         model = found["models"][name]
         cells = (f"{splits['valid']:.2f}", f"{splits['test']:.2f}", f"{model['parameters']:,}")
-        table.add_row(name, *cells, f"{model['seconds'] or 0:.1f} s")
+        table.add_row(name, *cells, "" if model["seconds"] is None else show_duration(model["seconds"]))
     console.print(table)
     for name, sentences in found["scored"].items():
         console.print(f"\n[bold]{name}: perplexity of sentences, surprising words marked[/bold]")

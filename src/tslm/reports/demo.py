@@ -10,6 +10,7 @@ from tslm.corpus.sources import open_corpus
 from tslm.files import write_text
 from tslm.inference.explain import explain
 from tslm.inference.fill import fill
+from tslm.inference.interpolate import mix
 from tslm.inference.samples import generate
 from tslm.inference.score import ScoredSentence, score
 from tslm.models.base import LanguageModel
@@ -17,15 +18,17 @@ from tslm.models.ngram.blanks import FillsBlanks
 from tslm.reports.demo_page import make_demo
 from tslm.reports.page import make_page
 from tslm.runs.run import load
-from tslm.runs.summary import Summary
+from tslm.runs.summary import Summary, read_summary
 from tslm.runs.train import train
 from tslm.training.metrics import read_metrics
 from tslm.training.watcher import Watcher
 
 CORPUS = "asv"
-TRAINED = "tslm"
+TRAINED = "gated"
 """The recipe of the trained model; the counted one is ``kn5``."""
 RECIPES = {"KN-5": "kn5", "TSLM": TRAINED}
+MIX = "mix"
+"""The folder of both as one model."""
 QUICK = (
     "model.rank=32",
     "model.embedding=32",
@@ -55,8 +58,8 @@ NEXT = (
         "text, word by word",
     ),
     (
-        "tslm compare {folder}/kn5 {folder}/{trained} --mix linear --out {folder}/mix",
-        "both as one model, usually better than either",
+        "tslm compare {folder}/kn5 {folder}/{trained} {folder}/mix",
+        "where they differ, and whether by chance",
     ),
     (
         "tslm train asv/kn5 --set corpus.path=your.txt --set corpus.name=yours --out runs/yours",
@@ -68,7 +71,7 @@ NEXT = (
 def run_demo(
     folder: Path, tell: Callable[[str], None], watcher: Watcher, *, quick: bool = False
 ) -> dict[str, Any]:
-    """Train both models, put them to use, and write ``report.html``.
+    """Train both models, put them to use, mix them, and write ``report.html``.
 
     Args:
         folder: where the runs and the report go; what is there already is not trained again.
@@ -101,7 +104,7 @@ def run_demo(
         model = load(run)
         summaries[name] = summary
         found["models"][name] = {"parameters": summary.parameters, "seconds": summary.seconds}
-        found["perplexity"][name] = {split: measured.perplexity for split, measured in summary.splits.items()}
+        found["perplexity"][name] = _perplexities(summary)
         found["scored"][name] = [_surprise(scored) for scored in score(model, SENTENCES)]
         samples = generate(model, PROMPT, number=3, length=25, temperature=0.8, unk=False)
         found["generated"][name] = [sample.text for sample in samples]
@@ -109,6 +112,14 @@ def run_demo(
             found["filled"] = fill(model, PATTERN, top=5).as_json()["fillings"]
         if recipe == TRAINED:
             found["effects"] = _explain(model)
+    tell("mixing both into one model")
+    mixed = read_summary(folder / MIX)
+    if mixed is None:
+        mix([folder / recipe for recipe in RECIPES.values()], folder / MIX)
+        mixed = read_summary(folder / MIX)
+        assert mixed is not None  # noqa: S101
+    found["models"]["both, mixed"] = {"parameters": mixed.parameters, "seconds": mixed.seconds}
+    found["perplexity"]["both, mixed"] = _perplexities(mixed)
     found["next"] = [
         {"command": command.format(folder=folder, trained=TRAINED), "why": why} for command, why in NEXT
     ]
@@ -116,6 +127,10 @@ def run_demo(
     report = folder / "report.html"
     write_text(report, make_page("Two models of one book", make_demo(found, summaries, entries)))
     return {**found, "report": str(report)}
+
+
+def _perplexities(summary: Summary) -> dict[str, float]:
+    return {split: measured.perplexity for split, measured in summary.splits.items()}
 
 
 def _surprise(scored: ScoredSentence) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tslm.drawing.heatmap import heat_svg
 from tslm.reports.curves import draw_curves
 from tslm.runs.recipe import recipe_tables
 from tslm.runs.summary import Summary
-from tslm.tables import html_table
+from tslm.tables import html_table, show_duration
 
 DEEPEST = 12.0
 """Nats of surprise at which a word has the deepest colour."""
@@ -77,7 +77,7 @@ def _perplexities(found: Mapping[str, Any]) -> str:
             name,
             *(f"{splits[split]:.2f}" for split in ("valid", "test")),
             f"{model['parameters']:,}",
-            f"{model['seconds'] or 0:.1f} s",
+            "" if model["seconds"] is None else show_duration(model["seconds"]),
         ]
         for name, model in found["models"].items()
         for splits in [found["perplexity"][name]]
@@ -86,7 +86,8 @@ def _perplexities(found: Mapping[str, Any]) -> str:
         [
             html_table(["model", "valid", "test", "parameters", "learnt in"], rows),
             "<p><small>Perplexity on chapters that neither has seen: the model is as unsure as if it had to guess "
-            "among so many equally likely words. Lower is better.</small></p>",
+            "among so many equally likely words. Lower is better. In the mix the probabilities of both are added, "
+            "with weights tuned on valid.</small></p>",
         ]
     )
 
