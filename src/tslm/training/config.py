@@ -96,7 +96,7 @@ class ObjectiveConfig:
     """How many of the most frequent words are always summed; 0 with ``sampled = 0`` means all words."""
 
     sampled: int = 0
-    """How many of the other words are drawn anew, uniformly, for each step."""
+    """How many of the other words are drawn anew, uniformly, for each step; all, where there are no more than these."""
 
     def __post_init__(self) -> None:
         check(self.frequent >= 0, f"objective.frequent = {self.frequent} must not be negative")

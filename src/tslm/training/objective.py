@@ -19,7 +19,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tslm.config import check
 from tslm.training.config import ObjectiveConfig
 
 TINY = 1e-30
@@ -42,12 +41,6 @@ class Objective:
     """Mean negative log-likelihood of the targets, with its gradients, from a kept buffer."""
 
     def __init__(self, config: ObjectiveConfig, vocabulary: int, generator: torch.Generator) -> None:
-        tail = vocabulary - config.frequent
-        check(
-            config.sampled < tail or config.sampled == 0,
-            f"objective.sampled = {config.sampled} is not smaller than the {tail} words beyond the frequent ones; "
-            "lower it, or set frequent and sampled to 0 for the full softmax",
-        )
         self.config = config
         self.vocabulary = vocabulary
         self.generator = generator
@@ -56,7 +49,7 @@ class Objective:
     def draw(self) -> Candidates:
         """Return the candidates of the next step."""
         frequent, sampled = self.config.frequent, self.config.sampled
-        if sampled == 0:
+        if sampled == 0 or frequent + sampled >= self.vocabulary:
             return Candidates(None, None, self.vocabulary, 0.0)
         tail = self.vocabulary - frequent
         rare_C = torch.randperm(tail, generator=self.generator)[:sampled] + frequent
