@@ -29,7 +29,7 @@ svg { width: 100%; height: auto; }
 pre { overflow-x: auto; padding: .8rem; border: 1px solid #8886; border-radius: .4rem; }
 summary { cursor: pointer; }
 small { opacity: .75; }
-@media (max-width: 40rem) { th, td { padding: .3rem .35rem; } }
+@media (max-width: 40rem) { th, td { padding: .3rem .35rem; font-size: .85rem; } }
 """
 
 
