@@ -28,6 +28,9 @@ from tslm.models.weights import load_weights, save_weights
 GATE_GAIN = 1.3
 """How far the output gate can open: a little above one, so that an open gate need not be saturated."""
 
+LARGEST = {"rank": 65_536, "embedding": 65_536, "layers": 256}
+"""Far above what can be trained here; a recipe that asks for more is a mistake or a trap."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RecurrentConfig:
@@ -67,9 +70,9 @@ class RecurrentConfig:
     """Locked dropout on the last cell's states as they are read out (behind the gate)."""
 
     def __post_init__(self) -> None:
-        for key in ("rank", "embedding", "layers"):
+        for key, largest in LARGEST.items():
             value = getattr(self, key)
-            check(value >= 1, f"model.{key} = {value} must be 1 or more")
+            check(1 <= value <= largest, f"model.{key} = {value} must be 1 to {largest:,}")
         for key in ("dropout_words", "dropout_input", "dropout_layers", "dropout_output"):
             value = getattr(self, key)
             check(0 <= value < 1, f"model.{key} = {value} must lie in [0, 1)")
@@ -220,9 +223,12 @@ class RecurrentModel(Trainable[RecurrentState]):
     @classmethod
     def load(cls, folder: Path, config: RecurrentConfig, vocabulary: Vocabulary) -> RecurrentModel:
         """Read ``model.safetensors``."""
-        model = cls(config, vocabulary)
-        shapes = {key: (tensor.dtype, tuple(tensor.shape)) for key, tensor in model.state_dict().items()}
+        # What the recipe asks for is worked out without memory for it, and compared with what the file holds.
+        with torch.device("meta"):
+            asked = cls(config, vocabulary).state_dict()
+        shapes = {key: (tensor.dtype, tuple(tensor.shape)) for key, tensor in asked.items()}
         weights: Mapping[str, Any] = load_weights(folder, shapes)
+        model = cls(config, vocabulary)
         model.load_state_dict(weights)
         for layer in range(config.layers):
             model.cell(layer).settle()

@@ -1,0 +1,125 @@
+"""Faults that are injected: bits flipped, processes killed, disks filled. All of it bounded and seeded."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tslm.cli import main
+
+TEXT_LINES = 300
+
+RECIPE = """
+[corpus]
+name = "small"
+path = ["{text}"]
+valid_fraction = 0.1
+test_fraction = 0.1
+
+[model]
+kind = "recurrent"
+rank = 6
+embedding = 6
+
+[train]
+epochs = 2
+batch = 4
+window = 8
+learning_rate = 0.01
+threads = 1
+checkpoint_steps = 7
+metric_steps = 5
+"""
+
+
+def write_recipe(folder: Path) -> Path:
+    """Write a text and a recipe that trains in a second."""
+    choose = random.Random(3).choice
+    lines = [
+        f"the {choose(('cat', 'dog', 'man'))} {choose(('saw', 'ran to', 'liked'))} {choose(('a', 'the'))} tree"
+        for _ in range(TEXT_LINES)
+    ]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "text.txt").write_text("\n".join(lines) + "\n")
+    (folder / "recipe.toml").write_text(RECIPE.format(text=folder / "text.txt"))
+    return folder / "recipe.toml"
+
+
+def flip_bit(path: Path, choose: random.Random) -> None:
+    """Change one bit of a file; its length stays the same."""
+    data = bytearray(path.read_bytes())
+    place = choose.randrange(len(data))
+    data[place] ^= 1 << choose.randrange(8)
+    path.write_bytes(data)
+
+
+def numbers_of(folder: Path) -> dict[str, Any]:
+    """Return what a run must repeat to the last bit."""
+    summary = json.loads((folder / "summary.json").read_text())
+    return {key: summary[key] for key in ("valid", "test", "parameters", "steps", "best_epoch") if key in summary}
+
+
+@pytest.fixture
+def evaluate(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], str | None]:
+    """Evaluate a run as the command line does: its JSON, or None where it was refused in one line."""
+
+    def run(folder: Path) -> str | None:
+        capsys.readouterr()
+        code = main(["eval", str(folder), "--json"])
+        told = capsys.readouterr()
+        if code == 0:
+            return told.out
+        assert code == 2
+        assert told.err.startswith("tslm: ")
+        assert len(told.err.splitlines()) == 1
+        return None
+
+    return run
+
+
+# A server that has the libraries loaded and forks: a child begins in milliseconds, and has no threads but its own.
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["torch", "tslm.runs.train", "tslm.interop.arpa", "tslm.training.trainer"])
+
+
+def run_child(work: Callable[..., None], *arguments: Any, timeout: float = 60) -> int:
+    """Run a function in a process of its own; return how that ended: 0, 1 for an exception, -9 when it was killed."""
+    child = start_child(work, *arguments)
+    child.join(timeout)
+    assert child.exitcode is not None, "it did not end"
+    return child.exitcode
+
+
+def start_child(work: Callable[..., None], *arguments: Any) -> Any:
+    """Start a function in a process of its own."""
+    child = _context.Process(target=_enter, args=(dict(os.environ), work, *arguments))
+    child.start()
+    return child
+
+
+def _enter(environment: dict[str, str], work: Callable[..., None], *arguments: Any) -> None:
+    os.environ.update(environment)
+    work(*arguments)
+
+
+def die_at(call: int, of: str = "fsync") -> None:
+    """Let this process be killed, as by ``kill -9``, when it calls ``os.fsync`` (or another) for the nth time."""
+    real = getattr(os, of)
+    calls = 0
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **options)
+
+    setattr(os, of, counted)
