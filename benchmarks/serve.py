@@ -1,4 +1,4 @@
-"""Load on the server: throughput, clients that do not behave, and a soak of mixed requests with memory before and after.
+"""Load on the server: throughput, clients that do not behave, a soak of mixed requests, the dearest answers.
 
 python benchmarks/serve.py                       # a fresh TSLM of 64 × 1 and a fresh KN-5 over 2,000 words
 python benchmarks/serve.py runs/ptb-kn5 runs/ptb-tslm --seconds 10
@@ -60,7 +60,11 @@ def mixed_requests(models: list[dict], text: str) -> Iterator[tuple[str, dict, t
             body = {"prompt": text, "length": choose.randrange(1, 40), "number": choose.randrange(1, 5)}
             yield "/v1/generate", {**name, **body, **shape, "seed": choose.randrange(1000)}, (200,)
         elif kind < 0.75:
-            yield "/v1/completions", {**name, "prompt": text, "max_tokens": 8, "logprobs": 2, "echo": True}, (200,)
+            yield (
+                "/v1/completions",
+                {**name, "prompt": text, "max_tokens": 8, "logprobs": 2, "echo": True},
+                (200,),
+            )
         elif kind < 0.85 and model["fills"]:
             line = ["?"] * choose.randrange(1, 5) + choose.choices(words, k=3)
             choose.shuffle(line)
@@ -212,7 +216,9 @@ def fresh_runs(folder: Path) -> list[str]:
     folder.mkdir()
     (folder / "text.txt").write_text("\n".join(lines) + "\n")
     corpus = f'[corpus]\nname = "fresh"\npath = ["{folder / "text.txt"}"]\n'
-    (folder / "kn5.toml").write_text(f'{corpus}[model]\nkind = "ngram"\ndiscount_fallback = [0.5, 1.0, 1.5]\n')
+    (folder / "kn5.toml").write_text(
+        f'{corpus}[model]\nkind = "ngram"\ndiscount_fallback = [0.5, 1.0, 1.5]\n'
+    )
     (folder / "tslm.toml").write_text(
         f'{corpus}[model]\nkind = "recurrent"\nrank = 64\nembedding = 64\n[train]\nepochs = 1\nthreads = 1\n'
     )

@@ -86,7 +86,7 @@ def check_seal(path: Path, remedy: str = "copy it once more from where it is who
     if known is None:
         return
     if not path.is_file():  # a pipe would let its reader wait for ever
-        raise Changed(f"{path} is missing, or is no regular file; {remedy}")
+        raise Changed(f"cannot read {path}: it is missing, or no regular file; {remedy}")
     try:
         found = hash_whole(path)
     except OSError as error:

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import random
 import signal
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from typing import Any
 import pytest
 
 from tslm.cli import main
+from tslm.corpus.sources import open_corpus
+from tslm.runs.recipe import read_recipe
 
-TEXT_LINES = 300
+TEXT_LINES = 120
 
 RECIPE = """
 [corpus]
@@ -64,7 +67,31 @@ def flip_bit(path: Path, choose: random.Random) -> None:
 def numbers_of(folder: Path) -> dict[str, Any]:
     """Return what a run must repeat to the last bit."""
     summary = json.loads((folder / "summary.json").read_text())
-    return {key: summary[key] for key in ("valid", "test", "parameters", "steps", "best_epoch") if key in summary}
+    return {
+        key: summary[key] for key in ("valid", "test", "parameters", "steps", "best_epoch") if key in summary
+    }
+
+
+TALLY = pytest.StashKey[Counter[tuple[str, str]]]()
+
+
+@pytest.fixture
+def tally(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Count what was injected and what came of it; the table stands at the end of the test run."""
+    counts = request.config.stash.setdefault(TALLY, Counter())
+
+    def count(injected: str, outcome: str) -> None:
+        counts[injected, outcome] += 1
+
+    return count
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    counts = config.stash.get(TALLY, Counter())
+    if counts:
+        terminalreporter.section("faults injected")
+    for (injected, outcome), number in sorted(counts.items()):
+        terminalreporter.write_line(f"{number:5}  {injected}: {outcome}")
 
 
 @pytest.fixture
@@ -87,7 +114,9 @@ def evaluate(capsys: pytest.CaptureFixture[str]) -> Callable[[Path], str | None]
 
 # A server that has the libraries loaded and forks: a child begins in milliseconds, and has no threads but its own.
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload(["torch", "tslm.runs.train", "tslm.interop.arpa", "tslm.training.trainer"])
+_context.set_forkserver_preload(
+    ["torch._dynamo", "tslm.cli.train", "tslm.runs.train", "tslm.interop.arpa", "tslm.training.trainer"]
+)
 
 
 def run_child(work: Callable[..., None], *arguments: Any, timeout: float = 60) -> int:
@@ -110,16 +139,48 @@ def _enter(environment: dict[str, str], work: Callable[..., None], *arguments: A
     work(*arguments)
 
 
-def die_at(call: int, of: str = "fsync") -> None:
-    """Let this process be killed, as by ``kill -9``, when it calls ``os.fsync`` (or another) for the nth time."""
-    real = getattr(os, of)
-    calls = 0
+WRITES = ("fsync", "replace", "rename")
+"""The calls between which a file comes to be: a death at any of them is a death at a moment that matters."""
 
-    def counted(*arguments: Any, **options: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == call:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return real(*arguments, **options)
 
-    setattr(os, of, counted)
+def die_at(call: int) -> Counter[str]:
+    """Let this process be killed, as by ``kill -9``, at its nth call that writes; return the calls so far."""
+    calls: Counter[str] = Counter()
+
+    def counted(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            calls[name] += 1
+            if calls.total() == call:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return real(*arguments, **options)
+
+        return wrapped
+
+    for name in WRITES:
+        setattr(os, name, counted(name, getattr(os, name)))
+    return calls
+
+
+def seeded_points(count: Path, number: int, seed: int) -> list[int]:
+    """Choose calls to die at, given the file in which a run that was left alone has counted its own."""
+    return sorted(random.Random(seed).sample(range(1, int(count.read_text()) + 1), number))
+
+
+def train_counted(recipe: Path, folder: Path, call: int = 0, count: Path | None = None) -> None:
+    """Train; die at a call that writes, or leave in a file how many there were."""
+    from tslm.runs.train import train
+
+    calls = die_at(call)
+    train(recipe, folder)
+    if count is not None:
+        count.write_text(str(calls.total()))
+
+
+@pytest.fixture(scope="session")
+def unbroken(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> Path:
+    """A folder with a recipe, its ``run`` that nothing happened to, and the ``count`` of its writes."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    recipe = write_recipe(folder)
+    open_corpus(read_recipe(recipe).corpus)  # or its writes would be counted too
+    assert run_child(train_counted, recipe, folder / "run", 0, folder / "count") == 0
+    return folder

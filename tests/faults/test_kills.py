@@ -3,49 +3,40 @@
 from __future__ import annotations
 
 import os
-import random
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.faults.conftest import die_at, numbers_of, run_child, seeded_points, start_child, train_counted
 
-from tests.faults.conftest import die_at, numbers_of, run_child, start_child, write_recipe
 from tslm.cli import main
 from tslm.corpus.sources import open_corpus
-from tslm.evaluation import perplexity
 from tslm.runs import train as train_module
 from tslm.runs.run import load
 
-
-def train(recipe: Path, folder: Path, call: int = 0) -> None:
-    die_at(call)
-    train_module.train(recipe, folder)
+KILLS = 5
+KILLED = -signal.SIGKILL
 
 
-@pytest.fixture(scope="module")
-def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("unbroken")
-    recipe = write_recipe(folder)
-    assert run_child(train, recipe, folder / "run") == 0
-    return folder
-
-
-def test_training_killed_at_any_write_ends_with_the_same_numbers(unbroken: Path, tmp_path: Path) -> None:
+def test_training_killed_at_any_write_ends_with_the_same_numbers(
+    unbroken: Path, tmp_path: Path, tally
+) -> None:
     expected = numbers_of(unbroken / "run")
-    kills = 0
-    for call in sorted(random.Random(1).sample(range(3, 120), 6)):
+    for call in seeded_points(unbroken / "count", KILLS, seed=1):
         folder = tmp_path / str(call)
-        code = run_child(train, unbroken / "recipe.toml", folder, call)
-        kills += code == -signal.SIGKILL
-        if code == -signal.SIGKILL:
+        assert run_child(train_counted, unbroken / "recipe.toml", folder, call) == KILLED
+        if folder.exists():
             (folder / f".model.safetensors.{2**22 + 1}.tmp").write_bytes(b"half")  # of a process long gone
-            assert run_child(train, unbroken / "recipe.toml", folder) == 0
+        assert run_child(train_counted, unbroken / "recipe.toml", folder) == 0
         assert numbers_of(folder) == expected
         assert not list(folder.glob(".*.tmp"))
-        assert (folder / "model.safetensors").read_bytes() == (unbroken / "run" / "model.safetensors").read_bytes()
-    assert kills >= 4
+        assert (folder / "model.safetensors").read_bytes() == (
+            unbroken / "run" / "model.safetensors"
+        ).read_bytes()
+        tally("kill -9 in training", "gone on, the same numbers and weights")
 
 
 def measure(recipe: Path, folder: Path, die_on: str, counts: Path) -> None:
@@ -63,81 +54,123 @@ def measure(recipe: Path, folder: Path, die_on: str, counts: Path) -> None:
     train_module.train(recipe, folder)
 
 
-def test_the_final_measuring_goes_on_where_it_was(unbroken: Path, tmp_path: Path) -> None:
+def test_the_final_measuring_goes_on_where_it_was(unbroken: Path, tmp_path: Path, tally) -> None:
     counts = tmp_path / "counts"
     recipe = unbroken / "recipe.toml"
-    assert run_child(measure, recipe, tmp_path / "run", "test", counts) == -signal.SIGKILL
+    assert run_child(measure, recipe, tmp_path / "run", "valid", counts) == KILLED
+    assert run_child(measure, recipe, tmp_path / "run", "test", counts) == KILLED
     assert run_child(measure, recipe, tmp_path / "run", "nothing", counts) == 0
-    # Validation was not measured twice, and test was read to its end once.
-    assert counts.read_text().split() == ["valid", "test", "test"]
+    # Validation was measured to its end once, and so was test.
+    assert counts.read_text().split() == ["valid", "valid", "test", "test"]
     assert numbers_of(tmp_path / "run") == numbers_of(unbroken / "run")
     assert not (tmp_path / "run" / "measured.json").exists()
+    for _ in range(2):
+        tally("kill -9 in the final measuring", "gone on, nothing measured twice")
 
 
-def test_what_was_measured_of_another_model_is_not_taken(unbroken: Path, tmp_path: Path) -> None:
+def test_what_was_measured_and_changed_since_is_measured_again(unbroken: Path, tmp_path: Path, tally) -> None:
     counts = tmp_path / "counts"
     folder = tmp_path / "run"
-    assert run_child(measure, unbroken / "recipe.toml", folder, "test", counts) == -signal.SIGKILL
+    assert run_child(measure, unbroken / "recipe.toml", folder, "test", counts) == KILLED
     measured = folder / "measured.json"
-    measured.write_text(measured.read_text().replace("perplexity", "perplexitY", 1))
+    measured.write_text(measured.read_text().replace("1", "2", 1))
     assert run_child(measure, unbroken / "recipe.toml", folder, "nothing", counts) == 0
     assert counts.read_text().split() == ["valid", "test", "valid", "test"]
     assert numbers_of(folder) == numbers_of(unbroken / "run")
+    tally("measured.json changed", "measured again, the same numbers")
 
 
-def import_arpa(path: Path, folder: Path, call: int) -> None:
+def import_arpa(path: Path, folder: Path, call: int, count: Path | None = None) -> None:
     from tslm.interop.arpa import import_run
 
-    die_at(call)
+    calls = die_at(call)
     import_run(path, folder)
+    if count is not None:
+        count.write_text(str(calls.total()))
 
 
-def test_an_arpa_import_killed_at_any_write_is_done_once_more(runs, tmp_path: Path) -> None:
+def test_an_arpa_import_killed_at_any_write_is_done_once_more(runs, tmp_path: Path, tally) -> None:
     arpa = tmp_path / "kn.arpa"
     assert main(["arpa", "export", str(runs["kn"]), str(arpa)]) == 0
-    kills = 0
-    for call in sorted(random.Random(2).sample(range(1, 24), 5)):
+    assert run_child(import_arpa, arpa, tmp_path / "unbroken", 0, tmp_path / "count") == 0
+    expected = (tmp_path / "unbroken" / "model.safetensors").read_bytes()
+    for call in seeded_points(tmp_path / "count", KILLS, seed=2):
         folder = tmp_path / str(call)
-        killed = run_child(import_arpa, arpa, folder, call) == -signal.SIGKILL
-        kills += killed
-        if killed and not (folder / "summary.json").exists():
+        assert run_child(import_arpa, arpa, folder, call) == KILLED
+        if not (folder / "summary.json").exists():
             assert run_child(import_arpa, arpa, folder, 0) == 0
-        assert load(folder).table.trie.node_count == load(runs["kn"]).table.trie.node_count
-        assert not list(folder.glob(".*.tmp"))
-    assert kills >= 3
+        assert load(folder).kind == "backoff"
+        assert (folder / "model.safetensors").read_bytes() == expected
+        tally("kill -9 in an ARPA import", "done once more, the same table")
 
 
-def prepare(text: Path, call: int, of: str) -> None:
-    die_at(call, of)
+def prepare(text: Path, call: int, count: Path | None = None) -> None:
+    calls = die_at(call)
     open_corpus(str(text))
+    if count is not None:
+        count.write_text(str(calls.total()))
 
 
-def test_preparing_a_corpus_killed_anywhere_is_done_once_more(runs, tmp_path: Path, monkeypatch) -> None:
+def test_preparing_a_corpus_killed_at_any_write_is_done_once_more(
+    runs, tmp_path: Path, monkeypatch, tally
+) -> None:
     text = runs["kn"].parent / "text.txt"
     expected = open_corpus(str(text))
-    kills = 0
-    for number, (of, call) in enumerate([("fsync", 1), ("rename", 1), ("replace", 1), ("stat", 30), ("open", 2)]):
-        monkeypatch.setenv("TSLM_CACHE", str(tmp_path / str(number)))
-        kills += run_child(prepare, text, call, of) == -signal.SIGKILL
+    monkeypatch.setenv("TSLM_CACHE", str(tmp_path / "unbroken"))
+    assert run_child(prepare, text, 0, tmp_path / "count") == 0
+    for call in seeded_points(tmp_path / "count", KILLS, seed=3):
+        monkeypatch.setenv("TSLM_CACHE", str(tmp_path / str(call)))
+        assert run_child(prepare, text, call) == KILLED
         found = open_corpus(str(text))
         assert found.fingerprint == expected.fingerprint
-        assert np.array_equal(found.splits["train"], expected.splits["train"])
-        home = tmp_path / str(number) / "corpora"
+        assert all(np.array_equal(found.splits[split], expected.splits[split]) for split in expected.splits)
+        home = tmp_path / str(call) / "corpora"
         assert not [path for path in home.iterdir() if path.name.startswith(".")]
-    assert kills >= 2
+        tally("kill -9 in corpus preparation", "done once more, the same corpus")
 
 
-def test_of_two_trainers_on_one_folder_one_trains(unbroken: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    children = [start_child(train, unbroken / "recipe.toml", folder) for _ in range(2)]
-    for child in children:
-        child.join(60)
-    # The other was refused, or came when all was done and read the summary.
-    assert sorted(child.exitcode for child in children) in ([0, 0], [0, 1])
+def train_and_wait(recipe: Path, folder: Path, waiting: Path) -> None:
+    """Train, and stand still in the middle of it until the file ``waiting`` is gone."""
+    from tslm.training.trainer import Trainer
+
+    step = Trainer._step
+
+    def slowly(self, *arguments):
+        if self.position.step == 9:
+            waiting.touch()
+            while waiting.exists():
+                time.sleep(0.01)
+        return step(self, *arguments)
+
+    Trainer._step = slowly
+    train_module.train(recipe, folder)
+
+
+def train_refused(recipe: Path, folder: Path) -> None:
+    from tslm.errors import RunError
+
+    try:
+        train_module.train(recipe, folder)
+    except RunError as error:
+        raise SystemExit(2 if "in use by another process" in str(error) else 3) from error
+
+
+def test_of_two_trainers_on_one_folder_one_trains(unbroken: Path, tmp_path: Path, tally) -> None:
+    folder, waiting = tmp_path / "run", tmp_path / "waiting"
+    first = start_child(train_and_wait, unbroken / "recipe.toml", folder, waiting)
+    while not waiting.exists():
+        assert first.is_alive()
+        time.sleep(0.01)
+    for _ in range(3):
+        assert run_child(train_refused, unbroken / "recipe.toml", folder) == 2
+        tally("a second trainer in the same folder", "refused in one line, the first unharmed")
+    waiting.unlink()
+    first.join(60)
+    assert first.exitcode == 0
     assert numbers_of(folder) == numbers_of(unbroken / "run")
 
 
-def vanish(recipe: Path, folder: Path, told: Path) -> None:
+def vanish(recipe: Path, folder: Path, told: Path, at: int) -> None:
     """Train, with the folder removed in the middle of it."""
     from tslm.errors import TslmError
     from tslm.training.trainer import Trainer
@@ -145,7 +178,7 @@ def vanish(recipe: Path, folder: Path, told: Path) -> None:
     step = Trainer._step
 
     def removing(self, *arguments):
-        if self.position.step == 9:
+        if self.position.step == at:
             shutil.rmtree(folder)
         return step(self, *arguments)
 
@@ -156,12 +189,13 @@ def vanish(recipe: Path, folder: Path, told: Path) -> None:
         told.write_text(str(error))
 
 
-def test_a_folder_removed_while_it_is_trained_in_ends_the_run_in_one_line(unbroken: Path, tmp_path: Path) -> None:
-    assert run_child(vanish, unbroken / "recipe.toml", tmp_path / "run", tmp_path / "told") == 0
+@pytest.mark.parametrize("at", [4, 6, 9])  # a metric, a checkpoint or the end of an epoch comes next
+def test_a_folder_removed_while_it_is_trained_in_ends_the_run_in_one_line(
+    unbroken: Path, tmp_path: Path, at: int, tally
+) -> None:
+    assert run_child(vanish, unbroken / "recipe.toml", tmp_path / "run", tmp_path / "told", at) == 0
     assert "cannot write" in (tmp_path / "told").read_text()
-    assert run_child(train, unbroken / "recipe.toml", tmp_path / "run") == 0
+    assert not (tmp_path / "run").exists()
+    assert run_child(train_counted, unbroken / "recipe.toml", tmp_path / "run") == 0
     assert numbers_of(tmp_path / "run") == numbers_of(unbroken / "run")
-
-
-def test_the_measuring_loop_is_the_one_that_is_counted() -> None:
-    assert train_module.evaluate is perplexity.evaluate
+    tally("folder removed while trained in", "ended in one line; begun anew, the same numbers")

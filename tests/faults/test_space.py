@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.faults.conftest import numbers_of, run_child
 
-from tests.faults.conftest import numbers_of, run_child, write_recipe
+from tslm.corpus.sources import open_corpus
+from tslm.errors import TslmError
 
 
 def train(recipe: Path, folder: Path, told: Path, limit: int = 0) -> None:
@@ -27,13 +29,6 @@ def train(recipe: Path, folder: Path, told: Path, limit: int = 0) -> None:
     except TslmError as error:
         told.write_text(str(error))
         raise SystemExit(2) from error
-
-
-@pytest.fixture(scope="module")
-def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("unbroken")
-    assert run_child(train, write_recipe(folder), folder / "run", folder / "told") == 0
-    return folder
 
 
 @pytest.fixture
@@ -56,14 +51,17 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(home)], check=True)
 
 
-def test_a_full_disk_stops_a_run_in_one_line_and_it_goes_on(unbroken: Path, small_disk: Path, tmp_path: Path) -> None:
+def test_a_full_disk_stops_a_run_in_one_line_and_it_goes_on(
+    unbroken: Path, small_disk: Path, tmp_path: Path, tally
+) -> None:
     folder = small_disk / "run"
     stopped = 0
-    for filled in (60_000, 50_000, 40_000, 20_000):
+    for filled in (64_000, 56_000, 48_000, 40_000):
         (small_disk / "filling").write_bytes(b"x" * filled)
         code = run_child(train, unbroken / "recipe.toml", folder, tmp_path / "told")
         if code == 2:
             stopped += 1
+            tally("disk full (tmpfs of 64 KiB)", "stopped in one line; gone on, the same numbers")
             assert "cannot write" in (tmp_path / "told").read_text()
             assert "No space left" in (tmp_path / "told").read_text()
         else:
@@ -77,10 +75,25 @@ def test_a_full_disk_stops_a_run_in_one_line_and_it_goes_on(unbroken: Path, smal
 
 @pytest.mark.parametrize("limit", [200, 1500, 4000])
 def test_files_that_may_not_grow_stop_a_run_in_one_line_and_it_goes_on(
-    unbroken: Path, tmp_path: Path, limit: int
+    unbroken: Path, tmp_path: Path, limit: int, tally
 ) -> None:
     folder = tmp_path / "run"
     assert run_child(train, unbroken / "recipe.toml", folder, tmp_path / "told", limit) == 2
     assert "cannot write" in (tmp_path / "told").read_text()
     assert run_child(train, unbroken / "recipe.toml", folder, tmp_path / "told") == 0
     assert numbers_of(folder) == numbers_of(unbroken / "run")
+    tally("files that may not grow (RLIMIT_FSIZE)", "stopped in one line; gone on, the same numbers")
+
+
+def test_a_corpus_that_finds_no_room_is_one_line_and_leaves_nothing(
+    unbroken: Path, small_disk: Path, monkeypatch: pytest.MonkeyPatch, tally
+) -> None:
+    monkeypatch.setenv("TSLM_CACHE", str(small_disk / "cache"))
+    (small_disk / "filling").write_bytes(b"x" * 61_000)
+    text = str(unbroken / "text.txt")
+    with pytest.raises(TslmError, match=r"No space left|cannot write"):
+        open_corpus(text)
+    (small_disk / "filling").unlink()
+    assert len(open_corpus(text).splits["train"])
+    assert not list((small_disk / "cache" / "corpora").glob(".*"))
+    tally("disk full in corpus preparation", "stopped in one line; done once more")

@@ -13,10 +13,11 @@ import pytest
 import torch
 from safetensors.numpy import save_file as save_arrays
 from safetensors.torch import load_file, save_file
-
 from tests.faults.conftest import run_child
+
 from tslm.errors import TslmError
 from tslm.runs.run import load
+from tslm.runs.train import train
 from tslm.seals import SUMS
 
 
@@ -51,11 +52,12 @@ def load_within(folder: Path, bytes_more: int) -> None:
         ("embedding = 10", "embedding = 65536"),
         ("layers = 1", f"layers = {10**9}"),
         ("layers = 1", "layers = 200"),
+        ('kind = "softmax"', 'kind = "mixture"\nexperts = 1024'),
     ],
     ids=lambda change: change[1],
 )
 @pytest.mark.parametrize("name", ["tslm", "lstm"])
-def test_a_recipe_that_asks_for_more_than_there_is(copy, name, change) -> None:
+def test_a_recipe_that_asks_for_more_than_there_is(copy, name, change, tally) -> None:
     folder = copy(name)
     recipe = (folder / "recipe.toml").read_text()
     assert change[0] in recipe
@@ -63,12 +65,18 @@ def test_a_recipe_that_asks_for_more_than_there_is(copy, name, change) -> None:
     began = time.monotonic()
     assert run_child(load_within, folder, 1 << 30, timeout=50) == 2
     assert time.monotonic() - began < 40
+    tally("recipe that asks for a huge model", "refused in one line, within 1 GiB")
 
 
-@pytest.mark.parametrize("name", ["recipe.toml", "vocabulary.txt", "text.json", "model.safetensors", "summary.json"])
+@pytest.mark.parametrize(
+    "name", ["recipe.toml", "vocabulary.txt", "text.json", "model.safetensors", "summary.json"]
+)
 @pytest.mark.parametrize("kind", ["pipe", "zero", "folder"])
-def test_only_regular_files_are_read(copy, name, kind) -> None:
-    folder = copy("kn")
+@pytest.mark.parametrize("known", [False, True])
+def test_only_regular_files_are_read(runs, tmp_path, name, kind, known, tally) -> None:
+    folder = shutil.copytree(runs["kn"], tmp_path / "kn")
+    if not known:
+        (folder / SUMS).unlink()
     (folder / name).unlink()
     if kind == "pipe":
         os.mkfifo(folder / name)
@@ -78,6 +86,17 @@ def test_only_regular_files_are_read(copy, name, kind) -> None:
         (folder / name).mkdir()
     with pytest.raises(TslmError):
         _use(folder)
+    tally("pipe, device or folder for a file", "refused in one line")
+
+
+def test_a_training_state_that_is_a_pipe_is_refused(runs, tmp_path, tally) -> None:
+    folder = shutil.copytree(runs["tslm"], tmp_path / "tslm")
+    (folder / "summary.json").unlink()
+    (folder / "training_state.safetensors").unlink()
+    os.mkfifo(folder / "training_state.safetensors")
+    with pytest.raises(TslmError, match="no regular file"):
+        train(folder / "recipe.toml", folder)
+    tally("pipe, device or folder for a file", "refused in one line")
 
 
 def _use(folder: Path) -> None:
@@ -88,27 +107,33 @@ def _use(folder: Path) -> None:
     assert run.model is not None
 
 
-@pytest.mark.parametrize("content", ["[" * 100_000, "a = " + "[" * 100_000, "a = " + "9" * 5000, "\x00", "a=1\n" * 400_000])
-def test_a_recipe_that_is_a_trap_is_one_line(copy, content) -> None:
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, "a = " + "[" * 100_000, "a = " + "9" * 5000, "\x00", "a=1\n" * 400_000]
+)
+def test_a_recipe_that_is_a_trap_is_one_line(copy, content, tally) -> None:
     folder = copy("kn")
     (folder / "recipe.toml").write_text(content)
     with pytest.raises(TslmError):
         load(folder)
+    tally("recipe, rule or summary that is a trap", "refused in one line")
 
 
-@pytest.mark.parametrize("content", ["[" * 100_000, "9" * 5000, "{}", "[]", '{"kind": []}', '{"kind": "bpe"}', "null"])
-def test_a_rule_or_summary_that_is_a_trap_is_one_line(copy, content) -> None:
+@pytest.mark.parametrize(
+    "content", ["[" * 100_000, "9" * 5000, "{}", "[]", '{"kind": []}', '{"kind": "bpe"}', "null"]
+)
+def test_a_rule_or_summary_that_is_a_trap_is_one_line(copy, content, tally) -> None:
     for name in ("text.json", "summary.json"):
         folder = copy("kn")
         (folder / name).write_text(content)
         with pytest.raises(TslmError):
             _use(folder)
+        tally("recipe, rule or summary that is a trap", "refused in one line")
         shutil.rmtree(folder)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
 @pytest.mark.parametrize("name", ["tslm", "lstm"])
-def test_weights_that_are_no_numbers_are_refused(copy, name, value) -> None:
+def test_weights_that_are_no_numbers_are_refused(copy, name, value, tally) -> None:
     folder = copy(name)
     weights = load_file(folder / "model.safetensors")
     key = sorted(weights)[-1]
@@ -116,6 +141,7 @@ def test_weights_that_are_no_numbers_are_refused(copy, name, value) -> None:
     save_file(weights, folder / "model.safetensors")
     with pytest.raises(TslmError, match="no finite number"):
         load(folder)
+    tally("weights that are not finite", "refused in one line")
 
 
 def arrays_of(folder: Path) -> dict[str, np.ndarray]:
@@ -124,16 +150,17 @@ def arrays_of(folder: Path) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("name", ["log_probability", "log_weight"])
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_probabilities_that_are_no_numbers_are_refused(copy, name, value) -> None:
+def test_probabilities_that_are_no_numbers_are_refused(copy, name, value, tally) -> None:
     folder = copy("kn")
     arrays = arrays_of(folder)
     arrays[name][3] = value
     save_arrays(arrays, folder / "model.safetensors")
     with pytest.raises(TslmError, match="no finite number"):
         load(folder)
+    tally("weights that are not finite", "refused in one line")
 
 
-def test_trees_that_are_none_are_refused(copy) -> None:
+def test_trees_that_are_none_are_refused(copy, tally) -> None:
     folder = copy("kn")
     good = arrays_of(folder)
     tried = 0
@@ -149,16 +176,20 @@ def test_trees_that_are_none_are_refused(copy) -> None:
                 try:
                     model = load(folder)
                 except TslmError:
+                    tally("n-gram tree that is none", "refused in one line")
                     continue
                 # Still a tree, if another one: it can be used without a fault.
                 model.predict(model.start(2))
                 model.fill([None, None, None])
+                tally("n-gram tree that is none", "another tree, used without a fault")
     assert tried > 50
 
 
 def test_a_state_dict_of_the_right_names_and_other_types_is_refused(copy) -> None:
     folder = copy("tslm")
-    weights = {key: tensor.to(torch.float64) for key, tensor in load_file(folder / "model.safetensors").items()}
+    weights = {
+        key: tensor.to(torch.float64) for key, tensor in load_file(folder / "model.safetensors").items()
+    }
     save_file(weights, folder / "model.safetensors")
     with pytest.raises(TslmError, match="ask for"):
         load(folder)

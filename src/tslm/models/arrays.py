@@ -53,7 +53,8 @@ def map_arrays(
             holds what is no logarithm of a probability.
     """
     path = folder / WEIGHTS
-    check_weights(path)
+    check_regular(path)
+    check_seal(path, REMEDY)
     try:
         with safe_open(path, framework="numpy"):  # checks header, offsets and length
             pass
@@ -78,12 +79,11 @@ def map_arrays(
     return arrays
 
 
-def check_weights(path: Path) -> None:
-    """Raise a RunError where a file of weights is missing, is no regular file, or is not as it was written."""
+def check_regular(path: Path) -> None:
+    """Raise a RunError where a file of weights is missing, or is a pipe or a device, which need never end."""
     if not path.is_file():
         reason = "it is no regular file" if path.exists() else "it is missing"
         raise RunError(f"cannot read {path}: {reason}; {REMEDY}")
-    check_seal(path, REMEDY)
 
 
 def _map(path: Path) -> dict[str, NDArray[Any]]:

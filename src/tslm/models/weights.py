@@ -6,20 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
 from tslm.errors import RunError
-from tslm.models.arrays import REMEDY, WEIGHTS, check_weights
-from tslm.seals import sealed
-
-_TYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16} | {
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
+from tslm.models.arrays import REMEDY, WEIGHTS, check_regular
+from tslm.seals import check_seal, sealed
 
 
 def save_weights(
@@ -30,6 +23,26 @@ def save_weights(
         contiguous = {key: tensor.detach().contiguous() for key, tensor in tensors.items()}
         # Not save_file: it makes a file that only its owner may read.
         temporary.write_bytes(save(contiguous, metadata={"note": note} if note is not None else None))
+
+
+def check_size(folder: Path, numbers: int) -> None:
+    """Compare what a recipe asks for with what the file can hold, before memory is taken for it.
+
+    Args:
+        folder: the run folder.
+        numbers: the least numbers that a model of the recipe's shape has, of four bytes each.
+
+    Raises:
+        RunError: the file is missing, or too small for them.
+    """
+    path = folder / WEIGHTS
+    check_regular(path)
+    size = path.stat().st_size
+    if size < 4 * numbers:
+        raise RunError(
+            f"{path} has {size:,} bytes, but recipe and vocabulary ask for {4 * numbers:,} or more; "
+            "it was written for another recipe"
+        )
 
 
 def load_weights(
@@ -49,32 +62,22 @@ def load_weights(
             finite.
     """
     path = folder / name
-    check_weights(path)
+    check_regular(path)
+    check_seal(path, REMEDY)
     try:
-        # The header first: nothing is allocated for a model that is not in the file.
-        _check_header(path, expected or {})
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
         raise RunError(f"cannot read {path}: it is damaged ({error}); {REMEDY}") from error
+    for key, (dtype, shape) in (expected or {}).items():
+        if key not in tensors:
+            raise RunError(f"{path} lacks {key!r} of shape {shape}; it was written for another kind of model")
+        found = tensors[key]
+        if tuple(found.shape) != shape or found.dtype != dtype:
+            raise RunError(
+                f"{path}: {key!r} is {found.dtype} of shape {tuple(found.shape)}, "
+                f"but recipe and vocabulary ask for {dtype} of shape {shape}"
+            )
     for key, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise RunError(f"{path}: {key!r} holds what is no finite number; {REMEDY}")
     return tensors
-
-
-def _check_header(path: Path, expected: Mapping[str, tuple[torch.dtype, tuple[int, ...]]]) -> None:
-    """Raise where the file does not hold the tensors that are expected, by its header alone."""
-    with safe_open(path, framework="pt") as file:
-        known = set(file.keys())
-        for key, (dtype, shape) in expected.items():
-            if key not in known:
-                raise RunError(
-                    f"{path} lacks {key!r} of shape {shape}; it was written for another kind of model"
-                )
-            entry = file.get_slice(key)
-            found = tuple(entry.get_shape()), _TYPES.get(entry.get_dtype())
-            if found != (shape, dtype):
-                raise RunError(
-                    f"{path}: {key!r} is {found[1]} of shape {found[0]}, "
-                    f"but recipe and vocabulary ask for {dtype} of shape {shape}"
-                )

@@ -15,7 +15,7 @@ from tslm.evaluation.perplexity import Perplexity
 from tslm.files import read_regular, to_json
 from tslm.models.arrays import WEIGHTS
 from tslm.runs.summary import plain_part, read_part
-from tslm.seals import Changed, check_seal, read_sums, write_sealed
+from tslm.seals import Changed, check_seal, read_sums, unseal, write_sealed
 
 MEASURED = "measured.json"
 
@@ -51,6 +51,7 @@ class Measured:
     def forget(self) -> None:
         """Remove the file: the summary has it all."""
         self.path.unlink(missing_ok=True)
+        unseal(self.path.parent, [MEASURED])
 
     def _note(self, name: str, found: Any) -> None:
         self.known = {**self.known, "model": self.model, name: found}

@@ -13,8 +13,8 @@ VARIABLE = "TSLM_ENDS_WITH_STDIN"
 def end_with_parent() -> None:
     """Stop, as on SIGTERM, when the process that started this one is no more; only where it asked for that.
 
-    Its end of the pipe is closed by the system, even on ``kill -9``. Training then saves its state and stops, and the same
-    command goes on from there.
+    Its end of the pipe is closed by the system, even on ``kill -9``. Training then saves its state and stops, and the
+    same command goes on from there.
     """
     if os.environ.pop(VARIABLE, "") == "1":
         threading.Thread(target=_watch, name="parent", daemon=True).start()

@@ -42,8 +42,8 @@ class Metrics:
 
     @property
     def size(self) -> int:
-        """How many bytes the file has."""
-        return self.path.stat().st_size
+        """How many bytes the file has; none where it was removed, which the next line will tell."""
+        return self.path.stat().st_size if self.path.exists() else 0
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:

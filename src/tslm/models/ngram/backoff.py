@@ -240,10 +240,14 @@ def _is_tree(trie: NgramTrie) -> bool:
     in_place = in_place and bool((children[1:] >= children[:-1]).all())
     if not (ascending and in_place and int(trie.suffixes[ROOT]) == ROOT):
         return False
-    base = trie.vocabulary_size + 1
-    firsts = np.flatnonzero(children[1:] > children[:-1])
-    if not np.array_equal(trie.keys[children[firsts]] // base, firsts):
+    if not np.array_equal(children[trie.levels[:-2]], trie.levels[1:-1]):
         return False
+    base = trie.vocabulary_size + 1
+    parents = np.flatnonzero(children[1:] > children[:-1])
+    # Keys ascend: where the first and the last child of a node are its own, all between them are.
+    for ends in (children[parents], children[parents + 1] - 1):
+        if not np.array_equal(trie.keys[ends] // base, parents):
+            return False
     for level in range(1, trie.order + 1):
         suffixes = trie.suffixes[trie.nodes(level)]
         low, high = int(trie.levels[level - 1]), int(trie.levels[level])

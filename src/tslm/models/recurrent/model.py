@@ -23,7 +23,7 @@ from tslm.models.recurrent.flat import nest
 from tslm.models.recurrent.heads import CrossEntropy, Head, HeadConfig, WindowLoss
 from tslm.models.recurrent.heads.softmax import SoftmaxConfig
 from tslm.models.trainable import Trainable
-from tslm.models.weights import load_weights, save_weights
+from tslm.models.weights import check_size, load_weights, save_weights
 
 GATE_GAIN = 1.3
 """How far the output gate can open: a little above one, so that an open gate need not be saturated."""
@@ -76,6 +76,11 @@ class RecurrentConfig:
         for key in ("dropout_words", "dropout_input", "dropout_layers", "dropout_output"):
             value = getattr(self, key)
             check(0 <= value < 1, f"model.{key} = {value} must lie in [0, 1)")
+
+    def least_numbers(self, words: int) -> int:
+        """Return how many numbers such a model has at the least: its embedding, each W, the first U, the head."""
+        V, M, R = words, self.embedding, self.rank
+        return V * M + R * M + self.layers * R * R + self.head.least_numbers(R, M)
 
     @classmethod
     def renew(cls, table: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -223,12 +228,10 @@ class RecurrentModel(Trainable[RecurrentState]):
     @classmethod
     def load(cls, folder: Path, config: RecurrentConfig, vocabulary: Vocabulary) -> RecurrentModel:
         """Read ``model.safetensors``."""
-        # What the recipe asks for is worked out without memory for it, and compared with what the file holds.
-        with torch.device("meta"):
-            asked = cls(config, vocabulary).state_dict()
-        shapes = {key: (tensor.dtype, tuple(tensor.shape)) for key, tensor in asked.items()}
-        weights: Mapping[str, Any] = load_weights(folder, shapes)
+        check_size(folder, config.least_numbers(len(vocabulary)))
         model = cls(config, vocabulary)
+        shapes = {key: (tensor.dtype, tuple(tensor.shape)) for key, tensor in model.state_dict().items()}
+        weights: Mapping[str, Any] = load_weights(folder, shapes)
         model.load_state_dict(weights)
         for layer in range(config.layers):
             model.cell(layer).settle()

@@ -36,6 +36,10 @@ class MixtureConfig(HeadConfig):
         """Make the head."""
         return MixtureHead(self, rank, embedding)
 
+    def least_numbers(self, rank: int, embedding: int) -> int:
+        """Return the size of the projection to the latents."""
+        return rank * self.experts * embedding
+
 
 class MixtureHead(Head):
     """K softmaxes over one output matrix. With K = 1, an identity latent and R = M it is the softmax head."""
