@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import platform
+import os
 import random
 import socket
 import subprocess
@@ -30,8 +30,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from report import write_results, write_table
+
 RESULTS = Path(__file__).parent / "results" / "serve.json"
 CLIENTS = (1, 8, 64)
+BLANKS = 10
+CHECKED = 100_000_000
 LONG = {"length": 1000, "number": 16, "stop": [], "stream": True}
 
 
@@ -196,10 +200,48 @@ def hang_ups(address: str) -> Iterator[int]:
 DISTURBANCES = {"slow readers": slow_readers, "half-open connections": half_open, "hang-ups": hang_ups}
 
 
-def memory_mb(process: int) -> float:
-    """Return what a process holds in memory."""
+def memory_mb(process: int, what: str = "VmRSS") -> float:
+    """Return what a process holds in memory, or with ``VmHWM`` the most it has held."""
     status = Path(f"/proc/{process}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
+    return int(status.split(f"{what}:")[1].split()[0]) / 1024
+
+
+def dearest(folder: str) -> dict:
+    """Measure what an n-gram model's dearest answers cost, and what it costs to compare files with their checksums."""
+    from tslm.inference.generate import Generation
+    from tslm.models.ngram.blanks import parse_pattern
+    from tslm.runs.run import load
+    from tslm.seals import hash_whole
+
+    began = time.process_time()
+    model = load(folder)
+    opening = time.process_time() - began
+    before = memory_mb(os.getpid())
+    pattern = parse_pattern(" ".join("?" * BLANKS), model.vocabulary)
+    began = time.perf_counter(), time.process_time()
+    model.fill(pattern)
+    filling = {"seconds": time.perf_counter() - began[0], "processor_seconds": time.process_time() - began[1]}
+    filling |= {"blanks": BLANKS, "memory_mb": memory_mb(os.getpid(), "VmHWM") - before}
+    drawn, generating = 0, []
+    for _ in range(4):  # the first of them fills caches that stay
+        began = time.process_time()
+        drawn = sum(len(draws) for draws in Generation(model, number=64, length=500, stop=()))
+        generating.append(time.process_time() - began)
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(np.random.default_rng(1).bytes(CHECKED))
+        file.flush()
+        checking = []
+        for _ in range(5):
+            began = time.process_time()
+            hash_whole(Path(file.name))
+            checking.append(time.process_time() - began)
+    return {
+        "model": {"kind": model.kind, "megabytes": (Path(folder) / "model.safetensors").stat().st_size / 1e6},
+        "fill": filling,
+        "generate": {"batch": 64, "words": drawn, "words_per_processor_second": drawn / min(generating[1:])},
+        "open_processor_ms": opening * 1000,
+        "check_processor_ms_per_100_mb": min(checking) * 1000 * 100e6 / CHECKED,
+    }
 
 
 def fresh_runs(folder: Path) -> list[str]:
@@ -245,6 +287,44 @@ def show(rows: list[dict], title: str) -> None:
     Console().print(table)
 
 
+def write_docs(results: dict) -> None:
+    """Put the figures into the docs."""
+    rows = [["clients", "beside them", "requests", "lost", "requests/s", "half within", "99 in 100 within"]]
+    for row in (*results["load"], *results["disturbed"]):
+        times = [f"{row[key]:,.0f} ms" for key in ("p50_ms", "p99_ms")]
+        counts = [f"{row['requests']:,}", str(row["lost"]), f"{row['requests_per_second']:.0f}"]
+        rows.append([str(row["clients"]), row.get("beside", "–"), *counts, *times])
+    write_table("server.md", "load", rows)
+    soaked, dear = results["soak"], results["dearest"]
+    wrong = sum(soaked["unexpected"].values())
+    memory = f"{soaked['memory_mb_before']:.0f} MB before, {soaked['memory_mb_after']:.0f} MB after"
+    fill, generate = dear["fill"], dear["generate"]
+    busy = f"{results['settings']['other_load']:.1f} on {results['machine']['cores']} cores"
+    costs = [
+        ["what", "measured"],
+        ["load of the machine by others before it began", busy],
+        [
+            f"{soaked['requests']:,} mixed requests",
+            f"{wrong} answered in another way than they should be; {memory}",
+        ],
+        [
+            f"{fill['blanks']} blanks side by side",
+            f"{fill['processor_seconds']:.1f} s, {fill['memory_mb']:.0f} MB",
+        ],
+        ["words drawn, 64 samples at a time", f"{generate['words_per_processor_second']:,.0f} a second"],
+    ]
+    write_table("server.md", "costs", costs)
+    checks = [
+        ["what", "processor time"],
+        ["compare 100 MB with its checksum", f"{dear['check_processor_ms_per_100_mb']:.0f} ms"],
+        [
+            f"open an n-gram model of {dear['model']['megabytes']:.0f} MB",
+            f"{dear['open_processor_ms']:.0f} ms",
+        ],
+    ]
+    write_table("architecture.md", "checks", checks)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -254,9 +334,27 @@ def main() -> None:
     parser.add_argument("--text", default="the company said it will", help="what is scored and gone on from")
     parser.add_argument("--soak", type=int, default=20_000, metavar="N", help="mixed requests at the end")
     parser.add_argument("--soak-seconds", type=float, default=900.0, help="the longest the soak may take")
+    parser.add_argument("--docs", action="store_true", help="only write the stored results into the docs")
+    parser.add_argument("--dearest", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.dearest:
+        print(json.dumps(dearest(arguments.runs[0])))
+        return
+    if arguments.docs:
+        write_docs(json.loads(RESULTS.read_text(encoding="utf-8")))
+        return
     with tempfile.TemporaryDirectory() as folder:
         runs = arguments.runs or fresh_runs(Path(folder) / "fresh")
+        busy = os.getloadavg()[0]
+        # In a process of its own: its memory is that of the model and the pattern alone.
+        dear = json.loads(
+            subprocess.run(
+                [sys.executable, __file__, "--dearest", runs[0]],
+                check=True,
+                stdout=subprocess.PIPE,
+                text=True,
+            ).stdout
+        )
         began = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, "-m", "tslm", "serve", *runs, "--host", "127.0.0.1", "--port", "0", "--json"],
@@ -292,19 +390,20 @@ def main() -> None:
         f"{soaked['unexpected'] or 'none'}; memory {soaked['memory_mb_before']:.0f} MB before, "
         f"{soaked['memory_mb_after']:.0f} MB after"
     )
-    RESULTS.parent.mkdir(exist_ok=True)
     results = {
-        "machine": {
-            "processor": platform.processor() or platform.machine(),
-            "python": platform.python_version(),
+        "settings": {
+            "models": [model["id"] for model in models],
+            "own_runs": bool(arguments.runs),
+            "seconds": arguments.seconds,
+            "other_load": busy,
         },
-        "settings": {"models": len(runs), "own_runs": bool(arguments.runs), "seconds": arguments.seconds},
         "start_up_seconds": start_up,
         "load": rows,
         "disturbed": disturbed,
         "soak": soaked,
+        "dearest": dear,
     }
-    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    write_docs(json.loads(write_results("serve", results).read_text(encoding="utf-8")))
     assert code == 0, f"the server ended with {code}"
     assert all(row["lost"] == 0 for row in (*rows, *disturbed)), "requests were lost"
     assert not soaked["unexpected"], soaked["unexpected"]
