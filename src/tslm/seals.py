@@ -93,7 +93,7 @@ def check_seal(path: Path, remedy: str = "copy it once more from where it is who
         raise Changed(f"cannot read {path}: {error.strerror}") from error
     if found not in known:
         raise Changed(
-            f"{path} is damaged: it is not as it was written (SHA-256 {found[:12]}…, not {known[0][:12]}…); {remedy} "
+            f"{path} is damaged (SHA-256 {found[:12]}…, not {known[0][:12]}…): it is not as it was written; {remedy} "
             f"(or, if the change is meant, take its line out of {SUMS})"
         )
 
