@@ -68,9 +68,9 @@ def prepare_folder(
 ) -> None:
     """Write recipe, vocabulary and text rule, or check that the folder holds a run of the very same ones."""
     rule = rule or TextRule()
-    check_small(folder)
     # A run that failed before it had learnt anything leaves nothing that a changed recipe could spoil.
     if any((folder / name).exists() for name in (WEIGHTS, STATE, SUMMARY)):
+        check_small(folder)
         check_same(folder, recipe)
         if (folder / VOCABULARY).exists() and Vocabulary.load(folder / VOCABULARY) != vocabulary:
             raise RunError(
@@ -89,10 +89,9 @@ def prepare_folder(
 
 
 def check_small(folder: Path) -> None:
-    """Raise a RunError where recipe, vocabulary or text rule of a folder are not as they were written."""
+    """Raise a RunError where recipe, vocabulary or text rule of a folder are gone, or not as they were written."""
     for name in SMALL:
-        if (folder / name).exists():
-            check_seal(folder / name)
+        check_seal(folder / name)
 
 
 def check_same(folder: Path, recipe: Recipe) -> None:
