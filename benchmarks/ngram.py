@@ -23,6 +23,8 @@ from typing import Any
 
 import numpy as np
 
+from report import write_table
+
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 DOCS = {"perplexity": "ngrams.md", "speed": "ngram-speed.md", "disk": "ngram-speed.md"}
@@ -102,13 +104,12 @@ def grow() -> dict[str, float]:
 
 
 def query() -> dict[str, Any]:
-    """Scoring beside KenLM, next-word distributions, blanks, and opening a run folder."""
+    """Scoring beside KenLM, next-word distributions, and blanks."""
     import kenlm
 
     from tslm.corpus.sources import open_corpus
     from tslm.interop.arpa import export_arpa
     from tslm.models.ngram.blanks import parse_pattern
-    from tslm.models.ngram.smoothed import NgramConfig, NgramModel
 
     corpus = open_corpus("ptb")
     model = fit(corpus)
@@ -126,8 +127,6 @@ def query() -> dict[str, Any]:
         sums = np.add.reduceat(log_probability[0], np.concatenate([[0], ends[:-1]])) / np.log(10)
         difference = float(np.abs(sums - [other.score(line) for line in lines]).max())
         assert difference < 1e-4, "our scores and KenLM's differ"
-        model.save(Path(folder))
-        opening = best_of(5, lambda: NgramModel.load(Path(folder), NgramConfig(), corpus.vocabulary))
     states = np.random.default_rng(0).integers(0, model.table.trie.context_count, 200)
     predicting = best_of(5, lambda: model.predict(states))
     blanks: dict[str, dict[str, float]] = {}
@@ -142,7 +141,6 @@ def query() -> dict[str, Any]:
         "kenlm_tokens_per_second": len(ids) / theirs,
         "kenlm_largest_difference_log10": difference,
         "export_seconds": writing,
-        "open_seconds": opening,
         "distributions_per_second": len(states) / predicting,
         "blanks": blanks,
     }
@@ -243,7 +241,6 @@ def make_tables(results: dict[str, Any], spill: dict[str, Any]) -> dict[str, lis
     speed.append(
         ["next-word distributions", f"{queries['distributions_per_second']:,.0f} per second", "", ""]
     )
-    speed.append(["open a run folder", f"{queries['open_seconds'] * 1000:.1f} ms", "", ""])
     for text, row in queries["blanks"].items():
         speed.append([f"`{text}`", f"{row['fill_seconds'] * 1000:.0f} ms", "", ""])
     disk = [["what", "tokens", "seconds", "peak memory"]]
@@ -261,13 +258,7 @@ def make_tables(results: dict[str, Any], spill: dict[str, Any]) -> dict[str, lis
 def write_docs(tables: dict[str, list[list[str]]]) -> None:
     """Put the tables between their marks in the docs."""
     for name, rows in tables.items():
-        page = HERE.parent / "docs" / DOCS[name]
-        lines = ["| " + " | ".join(row) + " |" for row in rows]
-        lines.insert(1, "|" + "---|" * len(rows[0]))
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        before, rest = page.read_text(encoding="utf-8").split(begin, 1)
-        text = before + begin + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1]
-        page.write_text(text, encoding="utf-8")
+        write_table(DOCS[name], name, rows)
 
 
 def main() -> None:

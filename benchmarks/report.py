@@ -38,3 +38,13 @@ def write_results(name: str, parts: dict[str, Any]) -> Path:
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     path.write_text(json.dumps({**before, "machine": machine(), **parts}, indent=2) + "\n", encoding="utf-8")
     return path
+
+
+def write_table(page: str, name: str, rows: list[list[str]]) -> None:
+    """Put a table, its head first, between its marks in a page of the docs."""
+    path = Path(__file__).parent.parent / "docs" / page
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    lines.insert(1, "|" + "---|" * len(rows[0]))
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    before, rest = path.read_text(encoding="utf-8").split(begin, 1)
+    path.write_text(before + begin + "\n".join(lines) + "\n" + end + rest.split(end, 1)[1], encoding="utf-8")

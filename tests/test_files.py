@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tslm.errors import TslmError
-from tslm.files import to_json, whole, write_text
+from tslm.files import clear_leftovers, to_json, whole, write_text
 
 
 def test_a_file_appears_whole(tmp_path: Path) -> None:
@@ -27,6 +27,18 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path) -> None:
         raise KeyboardInterrupt
     assert path.read_text() == "old"
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_what_processes_that_are_no_more_have_left_is_cleared(tmp_path: Path) -> None:
+    kept = [".text.txt.tmp", ".text.txt.name.tmp", f".text.txt.{os.getppid()}.tmp", "text.txt", "text.1.tmp"]
+    cleared = [
+        f".text.txt.{os.getpid()}.tmp",
+        f".text.txt.{2**22 + 1}.tmp",
+    ]  # no process has so high a number
+    for name in (*kept, *cleared):
+        (tmp_path / name).write_text("half")
+    clear_leftovers(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {*kept}
 
 
 def test_a_full_disk_is_told_in_one_line(tmp_path: Path) -> None:

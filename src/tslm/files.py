@@ -56,6 +56,24 @@ def read_path(path: object, what: str) -> Path:
     raise InputError(f"something of type {type(path).__name__} is no {what}; give a string or a pathlib.Path")
 
 
+def clear_leftovers(folder: Path) -> None:
+    """Remove the temporary files that processes which are no more have left in a folder."""
+    for path in folder.glob(".*.tmp"):
+        number = path.name.rsplit(".", 2)[1]
+        if number.isdigit() and (int(number) == os.getpid() or not _lives(int(number))):
+            path.unlink(missing_ok=True)
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True  # another user's, or one that cannot be asked
+    return True
+
+
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8, whole or not at all."""
     with whole(path) as temporary:

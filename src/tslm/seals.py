@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
-from tslm.errors import TslmError
+from tslm.errors import RunError
 from tslm.files import read_regular, whole, write_text
 from tslm.progress import track_bytes
 
@@ -24,7 +24,7 @@ _BLOCK_BYTES = 1 << 20
 _REMEMBERED = 4
 
 
-class Changed(TslmError):  # noqa: N818
+class Changed(RunError):  # noqa: N818
     """A file that is not as it was written."""
 
 
@@ -44,7 +44,13 @@ def sealed(path: Path) -> Generator[Path, None, None]:
 
     The checksum is written before the file takes its place, beside that of the file before it: at whatever moment the
     process dies, the file is one of the two.
+
+    Raises:
+        RunError: the folder is not there (any more).
+        TslmError: the disk is full or the folder cannot be written.
     """
+    if not path.parent.is_dir():
+        raise RunError(f"cannot write {path}: its folder is not there; was it removed or renamed meanwhile?")
     with whole(path) as temporary:
         yield temporary
         _note(path.parent, {path.name: hash_whole(temporary)})
@@ -61,8 +67,17 @@ def seal(folder: Path, names: Iterable[str]) -> None:
     _note(folder, {name: hash_whole(folder / name) for name in names})
 
 
-def check_seal(path: Path) -> None:
+def unseal(folder: Path, names: Iterable[str]) -> None:
+    """Forget the checksums of files that are about to be written in another way than by ``sealed``."""
+    _note(folder, dict.fromkeys(names))
+
+
+def check_seal(path: Path, remedy: str = "copy it once more from where it is whole") -> None:
     """Compare a file with its checksum, where there is one.
+
+    Args:
+        path: the file.
+        remedy: what to do about a damaged one.
 
     Raises:
         Changed: the file, or the list of checksums, is not as it was written.
@@ -70,14 +85,16 @@ def check_seal(path: Path) -> None:
     known = read_sums(path.parent).get(path.name)
     if known is None:
         return
+    if not path.is_file():  # a pipe would let its reader wait for ever
+        raise Changed(f"cannot read {path}: it is missing, or no regular file; {remedy}")
     try:
         found = hash_whole(path)
     except OSError as error:
         raise Changed(f"cannot read {path}: {error.strerror}") from error
     if found not in known:
         raise Changed(
-            f"{path} is not as it was written: its SHA-256 is {found[:12]}…, not {known[0][:12]}…; copy it once more "
-            f"from where it is whole, or, if the change is meant, take its line out of {SUMS}"
+            f"{path} is damaged (SHA-256 {found[:12]}…, not {known[0][:12]}…): it is not as it was written; {remedy} "
+            f"(or, if the change is meant, take its line out of {SUMS})"
         )
 
 
@@ -108,12 +125,15 @@ def read_sums(folder: Path) -> dict[str, list[str]]:
     return sums
 
 
-def _note(folder: Path, found: dict[str, str]) -> None:
+def _note(folder: Path, found: Mapping[str, str | None]) -> None:
     try:
         sums = read_sums(folder)
     except Changed:
         sums = {}  # a damaged list is no reason to lose what is being written
     for name, digest in found.items():
+        if digest is None:
+            sums.pop(name, None)
+            continue
         before = [one for one in sums.get(name, []) if one != digest]
         sums[name] = [digest, *before][:_REMEMBERED]
     write_text(folder / SUMS, json.dumps(sums, indent=1) + "\n")

@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from tslm.runs import queue
-from tslm.runs.folder import locked_run
+from tslm.runs.folder import in_use, locked_run
 from tslm.runs.queue import Job, run_queue
 from tslm.runs.recipe import read_recipe, write_recipe
 from tslm.runs.summary import read_summary
@@ -147,6 +147,30 @@ run_queue([Job(sys.argv[1], Path(sys.argv[2]), ("train.threads=1",))], budget=60
         # A terminal sends it to the whole group.
         os.killpg(queued.pid, signal.SIGINT)
         assert "the same command goes on" in lines.read()
+
+
+def test_a_run_ends_with_its_queue_even_on_kill_9(recipes) -> None:
+    """It saves its state on the way, and the same command goes on from there."""
+    script = """
+import sys
+from pathlib import Path
+from tslm.runs.queue import Job, run_queue
+run_queue([Job(sys.argv[1], Path(sys.argv[2]), ("train.threads=1",))], budget=600.0, tell=lambda line: None)
+"""
+    folder = recipes / "run"
+    queued = subprocess.Popen(
+        [sys.executable, "-c", script, str(recipes / "trained.toml"), str(folder)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert queued.stderr is not None
+    with queued, queued.stderr as lines:
+        assert any("epoch 1/" in line for line in lines)
+        assert in_use(folder)
+        queued.kill()
+        assert "the same command goes on" in lines.read()  # to its end: nobody holds the other one any more
+    assert not in_use(folder)
+    assert (folder / STATE).exists()
 
 
 def test_a_folder_that_cannot_be_made_fails_alone(recipes) -> None:

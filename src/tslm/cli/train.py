@@ -48,11 +48,13 @@ def run(arguments: argparse.Namespace) -> int:
     from tslm.files import to_json
     from tslm.reports.page import write_run_page
     from tslm.reports.tables import print_summary
+    from tslm.runs.parent import end_with_parent
     from tslm.runs.recipe import read_recipe
     from tslm.runs.train import run_folder, train
     from tslm.training.distributed import started_group
     from tslm.training.watcher import Terminal, Watcher
 
+    end_with_parent()
     overrides = list(arguments.overrides)
     if arguments.threads is not None and read_recipe(arguments.recipe, overrides).train is not None:
         overrides.append(f"train.threads={arguments.threads}")

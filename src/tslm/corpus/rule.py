@@ -15,9 +15,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from tslm.corpus.vocabulary import EOS
+from tslm.corpus.vocabulary import EOS, LARGEST_FILE
 from tslm.errors import CorpusError, nearest
-from tslm.files import write_text
+from tslm.files import read_regular, write_text
 
 Tokeniser = Literal["spaces", "words", "bpe"]
 """The rules that own text can choose from."""
@@ -217,12 +217,12 @@ def load_rule(path: Path) -> TextRule:
         CorpusError: the file is missing or damaged, or is of a rule that this version does not know.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(read_regular(path, LARGEST_FILE))
         kind = values.pop("kind")
         return find_rule(kind).from_description(values)
     except OSError as error:
         raise CorpusError(f"cannot read the text rule {path}: {error.strerror}; check the path") from error
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CorpusError(
             f"{path} is no text rule ({error}); take it from the run that the model was trained in"
         ) from error

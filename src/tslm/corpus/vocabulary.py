@@ -13,13 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tslm.errors import CorpusError
-from tslm.files import write_text
+from tslm.files import read_regular, write_text
 
 EOS = "<eos>"
 """Ends every line; it is a token like any other and is predicted like any other."""
 
 UNK = "<unk>"
 """Stands for every word outside the vocabulary."""
+
+LARGEST_FILE = 1 << 28
+"""Bytes of a vocabulary's file."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -104,7 +107,7 @@ class Vocabulary:
             CorpusError: the file is missing, is not UTF-8, or is not a list of words with ``<eos>`` in it.
         """
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_regular(path, LARGEST_FILE).decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = "not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
             raise CorpusError(

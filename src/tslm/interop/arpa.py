@@ -27,9 +27,10 @@ from tslm.interop.arpa_reading import BEGIN, END, LINES_AT_ONCE, ZERO, Section, 
 from tslm.models.ngram.backoff import BackoffConfig, BackoffModel
 from tslm.models.ngram.smoothing import BackoffTable
 from tslm.models.ngram.trie import build_trie, search_sorted
-from tslm.runs.folder import RECIPE, locked_run, prepare_folder
+from tslm.runs.folder import locked_run, prepare_folder
 from tslm.runs.recipe import Recipe
-from tslm.runs.summary import Source, summarise, write_summary
+from tslm.runs.summary import SUMMARY, Source, summarise, write_summary
+from tslm.training.position import STATE
 
 
 def export_arpa(model: BackoffModel, path: Path, tick: Tick | None = None) -> None:
@@ -119,7 +120,8 @@ def import_run(
         RunError: the folder holds a run already.
         TslmError: it is no folder.
     """
-    if (folder / RECIPE).exists():
+    # An import that was killed leaves no summary, and is simply done once more.
+    if any((folder / name).exists() for name in (SUMMARY, STATE)):
         raise RunError(f"{folder} holds a run already; choose another folder with --out, or delete it")
     check_folder(folder)
     model = import_arpa(path, tick)

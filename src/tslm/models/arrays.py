@@ -13,10 +13,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file  # pyright: ignore[reportUnknownVariableType]
 
 from tslm.errors import RunError
-from tslm.files import whole
+from tslm.seals import check_seal, sealed
 
 WEIGHTS = "model.safetensors"
 """The file of a model's numbers in its run folder."""
+
+REMEDY = "train the model again or copy the whole folder"
 
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1"} | {
     "U64": "<u8",
@@ -29,7 +31,7 @@ _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", 
 
 def save_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write named arrays, whole or not at all."""
-    with whole(folder / WEIGHTS) as temporary:
+    with sealed(folder / WEIGHTS) as temporary:
         # save_file streams large arrays, but makes a file that only its owner may read.
         temporary.touch()
         mode = temporary.stat().st_mode
@@ -40,25 +42,29 @@ def save_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def map_arrays(
     folder: Path, expected: Mapping[str, tuple[str, tuple[int, ...]]] | None = None
 ) -> dict[str, NDArray[Any]]:
-    """Map the named arrays that ``save_arrays`` wrote; nothing is read before it is needed.
+    """Map the named arrays that ``save_arrays`` wrote; memory is needed only for what is used of them.
 
     Args:
         folder: the run folder.
         expected: the type (``"float64"``) and shape each array must have; None takes what is there.
 
     Raises:
-        RunError: the file is missing, cut short or damaged, or an array is missing or of another shape.
+        RunError: the file is missing, cut short, damaged or changed, or an array is missing, of another shape, or
+            holds what is no logarithm of a probability.
     """
     path = folder / WEIGHTS
+    check_regular(path)
+    check_seal(path, REMEDY)
     try:
         with safe_open(path, framework="numpy"):  # checks header, offsets and length
             pass
         arrays = _map(path)
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        reason = "it is missing" if not path.exists() else f"it is damaged ({error})"
-        raise RunError(
-            f"cannot read {path}: {reason}; train the model again or copy the whole folder"
-        ) from error
+        raise RunError(f"cannot read {path}: it is damaged ({error}); {REMEDY}") from error
+    for name, array in arrays.items():
+        # The largest is NaN where any is; minus infinity is the logarithm of zero.
+        if array.dtype.kind == "f" and array.size and not array.max() < np.inf:
+            raise RunError(f"{path}: {name!r} holds what is no finite number; {REMEDY}")
     for name, (dtype, shape) in (expected or {}).items():
         if name not in arrays:
             raise RunError(
@@ -71,6 +77,13 @@ def map_arrays(
                 f"but recipe and vocabulary ask for {dtype} of shape {shape}"
             )
     return arrays
+
+
+def check_regular(path: Path) -> None:
+    """Raise a RunError where a file of weights is missing, or is a pipe or a device, which need never end."""
+    if not path.is_file():
+        reason = "it is no regular file" if path.exists() else "it is missing"
+        raise RunError(f"cannot read {path}: {reason}; {REMEDY}")
 
 
 def _map(path: Path) -> dict[str, NDArray[Any]]:

@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from tslm.config import check, write_config
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RecipeError, RunError
-from tslm.files import write_text
+from tslm.files import read_regular, write_text
 from tslm.models.base import LanguageModel
 from tslm.models.registry import model_class, read_model
+from tslm.seals import check_seal, seal, unseal
 from tslm.shapes import Float, Int
 
 Form = Literal["linear", "log-linear"]
+
+PART_FILES = ("model.toml", "vocabulary.txt")
 
 PARTS = "parts"
 """The folder of the parts in a run folder: ``parts/1``, ``parts/2`` …"""
@@ -172,11 +175,13 @@ class Interpolation(LanguageModel[tuple[Any, ...]]):
         for place, part in enumerate(self.parts, 1):
             home = folder / PARTS / str(place)
             home.mkdir(parents=True, exist_ok=True)
+            unseal(home, PART_FILES)
             part.model.vocabulary.save(home / "vocabulary.txt")
             write_text(
                 home / "model.toml", tomli_w.dumps({"kind": part.model.kind, **write_config(part.config)})
             )
             part.model.save(home)
+            seal(home, PART_FILES)
 
     @classmethod
     def load(cls, folder: Path, config: InterpolationConfig, vocabulary: Vocabulary) -> Interpolation:
@@ -189,9 +194,11 @@ class Interpolation(LanguageModel[tuple[Any, ...]]):
 
 
 def _load_part(home: Path) -> Part:
+    for name in PART_FILES:
+        check_seal(home / name)
     try:
-        table = tomllib.loads((home / "model.toml").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        table = tomllib.loads(read_regular(home / "model.toml", 1 << 20).decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"cannot read {home / 'model.toml'}: {error}; copy the whole run folder") from error
     try:
         kind, config = read_model(table)

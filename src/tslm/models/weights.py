@@ -11,18 +11,38 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from tslm.errors import RunError
-from tslm.files import whole
-from tslm.models.arrays import WEIGHTS
+from tslm.models.arrays import REMEDY, WEIGHTS, check_regular
+from tslm.seals import check_seal, sealed
 
 
 def save_weights(
     folder: Path, tensors: Mapping[str, Tensor], name: str = WEIGHTS, note: str | None = None
 ) -> None:
     """Write named tensors, whole or not at all, with an optional note in the file's header."""
-    with whole(folder / name) as temporary:
+    with sealed(folder / name) as temporary:
         contiguous = {key: tensor.detach().contiguous() for key, tensor in tensors.items()}
         # Not save_file: it makes a file that only its owner may read.
         temporary.write_bytes(save(contiguous, metadata={"note": note} if note is not None else None))
+
+
+def check_size(folder: Path, numbers: int) -> None:
+    """Compare what a recipe asks for with what the file can hold, before memory is taken for it.
+
+    Args:
+        folder: the run folder.
+        numbers: the least numbers that a model of the recipe's shape has, of four bytes each.
+
+    Raises:
+        RunError: the file is missing, or too small for them.
+    """
+    path = folder / WEIGHTS
+    check_regular(path)
+    size = path.stat().st_size
+    if size < 4 * numbers:
+        raise RunError(
+            f"{path} has {size:,} bytes, but recipe and vocabulary ask for {4 * numbers:,} or more; "
+            "it was written for another recipe"
+        )
 
 
 def load_weights(
@@ -38,16 +58,16 @@ def load_weights(
         name: the file's name.
 
     Raises:
-        RunError: the file is missing, cut short or damaged, or a tensor is missing or of another shape.
+        RunError: the file is missing, cut short, damaged or changed, or a tensor is missing, of another shape or not
+            finite.
     """
     path = folder / name
+    check_regular(path)
+    check_seal(path, REMEDY)
     try:
         tensors = load_file(path)
     except (OSError, SafetensorError) as error:
-        reason = "it is missing" if not path.exists() else f"it is damaged ({error})"
-        raise RunError(
-            f"cannot read {path}: {reason}; train the model again or copy the whole folder"
-        ) from error
+        raise RunError(f"cannot read {path}: it is damaged ({error}); {REMEDY}") from error
     for key, (dtype, shape) in (expected or {}).items():
         if key not in tensors:
             raise RunError(f"{path} lacks {key!r} of shape {shape}; it was written for another kind of model")
@@ -57,4 +77,7 @@ def load_weights(
                 f"{path}: {key!r} is {found.dtype} of shape {tuple(found.shape)}, "
                 f"but recipe and vocabulary ask for {dtype} of shape {shape}"
             )
+    for key, tensor in tensors.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise RunError(f"{path}: {key!r} holds what is no finite number; {REMEDY}")
     return tensors

@@ -77,7 +77,10 @@ def count_epochs(run: PlannedRun, runs: Path) -> int:
         begun = _without_threads(read_recipe(folder / RECIPE))
     except RecipeError:  # not begun, or of another version
         return 0
-    return sum("epoch" in entry for entry in read_metrics(folder)) if begun == expected else 0
+    try:
+        return sum("epoch" in entry for entry in read_metrics(folder)) if begun == expected else 0
+    except RunError:  # damaged; the run itself can do without it
+        return 0
 
 
 def measured(summary: Summary) -> float:

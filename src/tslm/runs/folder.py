@@ -12,16 +12,20 @@ from filelock import FileLock, Timeout
 from tslm.corpus.rule import RULE_FILE, TextRule, load_rule
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RunError
-from tslm.files import write_text
+from tslm.files import clear_leftovers, write_text
 from tslm.models.arrays import WEIGHTS
 from tslm.runs.recipe import Recipe, read_recipe, recipe_tables, write_recipe
 from tslm.runs.summary import SUMMARY, read_summary
+from tslm.seals import check_seal, seal, unseal
 from tslm.training.metrics import METRICS
 from tslm.training.position import STATE
 
 RECIPE = "recipe.toml"
 VOCABULARY = "vocabulary.txt"
 LOCK = ".lock"
+
+SMALL = (RECIPE, VOCABULARY, RULE_FILE)
+"""What is written before a run begins and does not change."""
 
 
 @contextmanager
@@ -40,6 +44,7 @@ def locked_run(folder: Path) -> Generator[None, None, None]:
             f"cannot write in {folder}: {error.strerror}; choose another folder with --out"
         ) from error
     try:
+        clear_leftovers(folder)
         yield
     finally:
         lock.release()
@@ -65,6 +70,7 @@ def prepare_folder(
     rule = rule or TextRule()
     # A run that failed before it had learnt anything leaves nothing that a changed recipe could spoil.
     if any((folder / name).exists() for name in (WEIGHTS, STATE, SUMMARY)):
+        check_small(folder)
         check_same(folder, recipe)
         if (folder / VOCABULARY).exists() and Vocabulary.load(folder / VOCABULARY) != vocabulary:
             raise RunError(
@@ -75,9 +81,17 @@ def prepare_folder(
                 f"{folder} holds a run on another text: it was cut into words in another way; choose another folder "
                 "with --out"
             )
+    unseal(folder, SMALL)
     rule.save(folder / RULE_FILE)
     vocabulary.save(folder / VOCABULARY)
     write_recipe(folder / RECIPE, recipe)
+    seal(folder, SMALL)
+
+
+def check_small(folder: Path) -> None:
+    """Raise a RunError where recipe, vocabulary or text rule of a folder are gone, or not as they were written."""
+    for name in SMALL:
+        check_seal(folder / name)
 
 
 def check_same(folder: Path, recipe: Recipe) -> None:

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from tslm.files import read_regular
+from tslm.runs import parent
 from tslm.runs.folder import RECIPE, in_use
 
 GRACE = 10.0
@@ -61,9 +63,15 @@ class Job:
 
     def _begun_threads(self) -> int | None:
         try:
-            recipe = tomllib.loads((self.folder / RECIPE).read_text(encoding="utf-8"))
+            recipe = tomllib.loads(read_regular(self.folder / RECIPE, 1 << 20).decode("utf-8"))
             return int(recipe["train"]["threads"])
-        except (OSError, ValueError, KeyError, TypeError):  # not begun, or for the run itself to complain of
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            RecursionError,
+        ):  # not begun, or for the run itself to complain of
             return None
 
 
@@ -156,16 +164,19 @@ def _run(
     """Run one job in its own process; ask it to stop when time is nearly up, and end it when it is."""
     job.folder.mkdir(parents=True, exist_ok=True)
     # One pool of threads per run: waiting for one another's cores costs more than a second core brings.
-    environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if threads else {})
-    with (job.folder / LOG).open("a", encoding="utf-8") if quiet else nullcontext() as file:
-        process = subprocess.Popen(  # noqa: S603
+    environment = os.environ | ({"OMP_NUM_THREADS": str(threads)} if threads else {}) | {parent.VARIABLE: "1"}
+    with (
+        (job.folder / LOG).open("a", encoding="utf-8") if quiet else nullcontext() as file,
+        subprocess.Popen(  # noqa: S603
             job.command(threads),
-            stdin=subprocess.DEVNULL,
+            # Nothing is written to it: when this process is no more, however it ended, the run sees its end.
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=file,
             env=environment,
             **OWN_GROUP,
-        )
+        ) as process,
+    ):
         while process.poll() is None and time.monotonic() < deadline - GRACE and not stopping.wait(0.1):
             pass
         if process.poll() is None:

@@ -14,10 +14,13 @@ import tomli_w
 from tslm.config import read_config, write_config
 from tslm.corpus.sources import CorpusConfig
 from tslm.errors import RecipeError, nearest
-from tslm.files import read_path, write_text
+from tslm.files import read_path, read_regular, write_text
 from tslm.models.base import Estimated
 from tslm.models.registry import model_class, read_model
 from tslm.training.config import ObjectiveConfig, TrainConfig
+
+LARGEST_FILE = 1 << 20
+"""Bytes of a recipe."""
 
 TABLES = ("corpus", "model", "train", "objective")
 
@@ -69,8 +72,8 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     path = find_recipe(read_path(path, "recipe"))
     try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        tables = tomllib.loads(read_regular(path, LARGEST_FILE).decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         hint = "give a file, or a name that tslm recipes lists"
         if isinstance(error, FileNotFoundError) and get_close_matches(str(path), names := recipe_names()):

@@ -15,7 +15,7 @@ from tslm.files import read_path
 from tslm.models.base import LanguageModel
 from tslm.models.ngram.backoff import with_unknown
 from tslm.models.registry import model_class
-from tslm.runs.folder import RECIPE, VOCABULARY
+from tslm.runs.folder import RECIPE, VOCABULARY, check_small
 from tslm.runs.recipe import Recipe, read_recipe
 from tslm.runs.summary import Summary, read_summary
 
@@ -84,6 +84,7 @@ def open_run(folder: str | Path) -> Run:
             f"{folder} is no run folder: it has no {RECIPE}; give the folder that tslm train wrote"
         )
     try:
+        check_small(folder)
         recipe, path = read_recipe(folder / RECIPE), folder / RULE_FILE
         # Runs of older versions have no file of their rule, and none that is learnt.
         rule = load_rule(path) if path.exists() else recipe.corpus.fixed_rule()

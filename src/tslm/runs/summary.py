@@ -14,11 +14,15 @@ from typing import Any, Literal, TypeVar, cast, get_type_hints
 from tslm.corpus.sources import Corpus
 from tslm.errors import RecipeError, RunError
 from tslm.evaluation.perplexity import Perplexity
-from tslm.files import to_json, write_text
+from tslm.files import read_regular, to_json
 from tslm.models.base import LanguageModel
 from tslm.runs.recipe import Recipe, make_recipe, origin_of, recipe_tables
+from tslm.seals import check_seal, write_sealed
 
 SUMMARY = "summary.json"
+
+LARGEST_FILE = 1 << 24
+"""Bytes of a summary."""
 
 Split = Literal["valid", "test"]
 
@@ -128,12 +132,12 @@ class Summary:
         return {
             "kind": self.kind,
             "recipe": recipe_tables(self.recipe),
-            "corpus": _plain(self.corpus),
+            "corpus": plain_part(self.corpus),
             **({"parts": list(self.parts)} if self.parts else {}),
             "parameters": self.parameters,
             **_given("seconds", self.seconds),
-            **({} if self.training is None else _plain(self.training)),
-            **{split: _plain(found) for split, found in self.splits.items()},
+            **({} if self.training is None else plain_part(self.training)),
+            **{split: plain_part(found) for split, found in self.splits.items()},
             **_given("peak_memory_mb", self.peak_memory_mb),
             "versions": dict(self.versions),
         }
@@ -179,7 +183,7 @@ def summarise(
 
 def write_summary(folder: Path, summary: Summary) -> None:
     """Write ``summary.json``; with it a run is finished."""
-    write_text(folder / SUMMARY, to_json(summary.as_json(), indent=2) + "\n")
+    write_sealed(folder / SUMMARY, to_json(summary.as_json(), indent=2) + "\n")
 
 
 def read_summary(folder: Path) -> Summary | None:
@@ -190,10 +194,12 @@ def read_summary(folder: Path) -> Summary | None:
     """
     path = folder / SUMMARY
     try:
-        return parse_summary(json.loads(path.read_text(encoding="utf-8")))
+        table = json.loads(read_regular(path, LARGEST_FILE))
+        check_seal(path, "delete it and run tslm train again")
+        return parse_summary(table)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecipeError) as error:
+    except (OSError, ValueError, RecursionError, RecipeError) as error:
         raise RunError(f"cannot read {path}: {error}; delete it and run tslm train again") from error
 
 
@@ -215,16 +221,16 @@ def parse_summary(table: Any) -> Summary:
     for key in sorted(needed - values.keys()):
         raise ValueError(f"{key!r} is missing")
     valid, test = (
-        _read(Perplexity, _table(values, split), f"{split}.") if split in values else None
+        read_part(Perplexity, _table(values, split), f"{split}.") if split in values else None
         for split in ("valid", "test")
     )
     return Summary(
         recipe=recipe,
-        corpus=_read(Source, _table(values, "corpus"), "corpus."),
+        corpus=read_part(Source, _table(values, "corpus"), "corpus."),
         parts=tuple(str(part) for part in values.get("parts", ())),
         parameters=_value(values, "parameters", int, ""),
         seconds=_value(values, "seconds", float, "") if "seconds" in values else None,
-        training=_read(Training, values, "") if "epochs" in values else None,
+        training=read_part(Training, values, "") if "epochs" in values else None,
         valid=valid,
         test=test,
         peak_memory_mb=_value(values, "peak_memory_mb", float, "") if "peak_memory_mb" in values else None,
@@ -252,7 +258,7 @@ def _given(key: str, value: Any) -> dict[str, Any]:
     return {} if value is None else {key: value}
 
 
-def _plain(part: Any) -> dict[str, Any]:
+def plain_part(part: Any) -> dict[str, Any]:
     """Return a flat dataclass as plain values; what is None is left out, so that null can stand for infinity."""
     return {
         field.name: getattr(part, field.name)
@@ -268,7 +274,7 @@ def _table(values: Mapping[str, Any], key: str) -> dict[str, Any]:
     return cast(dict[str, Any], found)
 
 
-def _read(cls: type[TableT], values: Mapping[str, Any], where: str) -> TableT:
+def read_part(cls: type[TableT], values: Mapping[str, Any], where: str) -> TableT:
     """Make a flat dataclass from plain values; what it does not know is passed over."""
     hints = get_type_hints(cls)
     return cls(

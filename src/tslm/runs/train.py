@@ -19,6 +19,7 @@ from tslm.files import read_path, to_json
 from tslm.models.base import Estimated, LanguageModel
 from tslm.models.registry import model_class
 from tslm.runs.folder import check_same, locked_run, prepare_folder
+from tslm.runs.measured import Measured
 from tslm.runs.recipe import MADE_BY, Recipe, origin_of, read_recipe
 from tslm.runs.run import load
 from tslm.runs.summary import (
@@ -179,6 +180,7 @@ def _measure_trained(recipe: Recipe, corpus: Corpus, folder: Path, position: Pos
 
     config, model = recipe.train, load(folder)
     assert config is not None  # noqa: S101
+    known = Measured(folder)
     training = Training(
         epochs=position.epoch,
         best_epoch=position.best_epoch,
@@ -187,14 +189,21 @@ def _measure_trained(recipe: Recipe, corpus: Corpus, folder: Path, position: Pos
         threads=torch.get_num_threads(),
         kernel=kernel.active() is not None,
         # Trained as a tensor of order n, it is measured as one too.
-        valid_windows=evaluate_windows(model, corpus.splits["valid"], config.window)
+        valid_windows=known.number(
+            "windows", lambda: evaluate_windows(model, corpus.splits["valid"], config.window)
+        )
         if config.state == "reset"
         else None,
     )
-    measured = measure(model, corpus, recipe, ("valid", "test") if config.test else ("valid",))
+    splits: tuple[Split, ...] = ("valid", "test") if config.test else ("valid",)
+    measured: dict[Split, Perplexity] = {
+        split: known.perplexity(split, lambda split=split: measure(model, corpus, recipe, (split,))[split])
+        for split in splits
+    }
     seconds = position.seconds
     summary = summarise(recipe, model, Source.of(corpus), measured, seconds=seconds, training=training)
     write_summary(folder, summary)
+    known.forget()
     return summary
 
 

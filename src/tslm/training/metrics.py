@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tslm.errors import RunError
-from tslm.files import to_json
+from tslm.files import read_regular, to_json
 
 METRICS = "metrics.jsonl"
+
+LARGEST_FILE = 1 << 28
+"""Bytes of it that are read."""
 
 
 class Metrics:
@@ -23,21 +26,31 @@ class Metrics:
             file.truncate(min(keep_bytes, self.size))
 
     def append(self, entry: Mapping[str, Any]) -> None:
-        """Add one line."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(to_json(dict(entry)) + "\n")
+        """Add one line.
+
+        Raises:
+            RunError: the disk is full, or the folder is not there any more.
+        """
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(to_json(dict(entry)) + "\n")
+        except OSError as error:
+            raise RunError(
+                f"cannot write {self.path}: {error.strerror}; make room, or put the folder back, and the same command "
+                "goes on from the last state that was saved"
+            ) from error
 
     @property
     def size(self) -> int:
-        """How many bytes the file has."""
-        return self.path.stat().st_size
+        """How many bytes the file has; none where it was removed, which the next line will tell."""
+        return self.path.stat().st_size if self.path.exists() else 0
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Return the lines of ``metrics.jsonl``, none where the model was counted, not trained."""
     path = folder / METRICS
     try:
-        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        lines = read_regular(path, LARGEST_FILE).decode("utf-8").splitlines() if path.exists() else []
         return [json.loads(line) for line in lines]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RunError(f"cannot read {path}: {error}; delete it, the run can do without it") from error

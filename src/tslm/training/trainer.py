@@ -18,7 +18,9 @@ from tslm.corpus.sources import Corpus
 from tslm.corpus.streams import Columns
 from tslm.errors import RunError, Stopped
 from tslm.evaluation.perplexity import evaluate, evaluate_windows
+from tslm.models.arrays import check_regular
 from tslm.models.trainable import Trainable
+from tslm.seals import check_seal
 from tslm.training.checkpoint import (
     module_tensors,
     optimiser_tensors,
@@ -261,6 +263,9 @@ class Trainer:
 
     def _resume(self) -> None:
         path = self.folder / STATE
+        if self.group.leads and path.exists():
+            check_regular(path)
+            check_seal(path, "delete it to start the run anew")
         # Only the leading process needs to have the folder.
         data = self.group.share_bytes(path.read_bytes() if self.group.leads and path.exists() else b"")
         if not data:

@@ -116,7 +116,8 @@ def test_a_damaged_or_misfitting_file_is_named(model, tmp_path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rank": 0}, "model.rank = 0 must be 1 or more"),
+        ({"rank": 0}, "model.rank = 0 must be 1 to 65,536"),
+        ({"layers": 10**9}, "model.layers = 1000000000 must be 1 to 256"),
         ({"dropout_input": 1.0}, r"model.dropout_input = 1.0 must lie in \[0, 1\)"),
         ({"experts": 3}, 'needs model.head = "mixture"'),
         ({"cell": {"kind": "tslm", "norm_limit": 0.0}}, "model.cell.norm_limit = 0.0 must be positive"),
@@ -126,7 +127,7 @@ def test_a_damaged_or_misfitting_file_is_named(model, tmp_path) -> None:
         ({"cell": {"kind": "lstmm"}}, "unknown model.cell.kind 'lstmm': did you mean 'lstm'"),
         ({"cell": {"weight_drop": 0.1}}, "missing key 'model.cell.kind'"),
         ({"cell": 3}, "model.cell = 3 is not a table"),
-        ({"head": {"kind": "mixture", "experts": 0}}, "model.head.experts = 0 must be 1 or more"),
+        ({"head": {"kind": "mixture", "experts": 0}}, "model.head.experts = 0 must be 1 to 1024"),
         (
             {"cell": "lstm", "variant": "pure"},
             "model.variant = 'pure' is a key of the TSLM; a cell 'lstm' has none",

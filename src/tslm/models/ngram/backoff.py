@@ -216,14 +216,41 @@ def with_unknown(vocabulary: Vocabulary) -> Vocabulary:
 
 
 def _check_arrays(table: BackoffTable, order: int, path: Path) -> None:
-    """Raise a RunError where the arrays of a file do not fit together, without reading all of them."""
+    """Raise a RunError where the arrays of a file do not fit together: a stranger's may hold anything."""
     trie = table.trie
     fits = (
         len(trie.levels) >= 3
+        and trie.levels[:3].tolist() == [0, 1, trie.vocabulary_size + 2]
+        and bool((np.diff(trie.levels) >= 0).all())
         and int(trie.levels[-1]) == len(trie.keys) == len(trie.suffixes) == len(table.log_probability)
         and trie.context_count + 1 == len(trie.first_children) == len(table.log_weight) + 1
+        and _is_tree(trie)
     )
     if not fits:
         raise RunError(f"{path} is damaged: its arrays do not fit together; train the run again")
     if trie.order != order:
         raise RunError(f"{path} holds a model of order {trie.order}, but its recipe says {order}")
+
+
+def _is_tree(trie: NgramTrie) -> bool:
+    """Say whether keys ascend, suffixes are one word shorter, and children stand where their parents say."""
+    ascending = bool((trie.keys[1:] > trie.keys[:-1]).all())
+    children = trie.first_children
+    in_place = int(children[0]) == 1 and int(children[-1]) == len(trie.keys)
+    in_place = in_place and bool((children[1:] >= children[:-1]).all())
+    if not (ascending and in_place and int(trie.suffixes[ROOT]) == ROOT):
+        return False
+    if not np.array_equal(children[trie.levels[:-2]], trie.levels[1:-1]):
+        return False
+    base = trie.vocabulary_size + 1
+    parents = np.flatnonzero(children[1:] > children[:-1])
+    # Keys ascend: where the first and the last child of a node are its own, all between them are.
+    for ends in (children[parents], children[parents + 1] - 1):
+        if not np.array_equal(trie.keys[ends] // base, parents):
+            return False
+    for level in range(1, trie.order + 1):
+        suffixes = trie.suffixes[trie.nodes(level)]
+        low, high = int(trie.levels[level - 1]), int(trie.levels[level])
+        if len(suffixes) and not (low <= int(suffixes.min()) and int(suffixes.max()) < high):
+            return False
+    return True

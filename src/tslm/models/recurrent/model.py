@@ -23,10 +23,13 @@ from tslm.models.recurrent.flat import nest
 from tslm.models.recurrent.heads import CrossEntropy, Head, HeadConfig, WindowLoss
 from tslm.models.recurrent.heads.softmax import SoftmaxConfig
 from tslm.models.trainable import Trainable
-from tslm.models.weights import load_weights, save_weights
+from tslm.models.weights import check_size, load_weights, save_weights
 
 GATE_GAIN = 1.3
 """How far the output gate can open: a little above one, so that an open gate need not be saturated."""
+
+LARGEST = {"rank": 65_536, "embedding": 65_536, "layers": 256}
+"""Far above what can be trained here; a recipe that asks for more is a mistake or a trap."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +70,17 @@ class RecurrentConfig:
     """Locked dropout on the last cell's states as they are read out (behind the gate)."""
 
     def __post_init__(self) -> None:
-        for key in ("rank", "embedding", "layers"):
+        for key, largest in LARGEST.items():
             value = getattr(self, key)
-            check(value >= 1, f"model.{key} = {value} must be 1 or more")
+            check(1 <= value <= largest, f"model.{key} = {value} must be 1 to {largest:,}")
         for key in ("dropout_words", "dropout_input", "dropout_layers", "dropout_output"):
             value = getattr(self, key)
             check(0 <= value < 1, f"model.{key} = {value} must lie in [0, 1)")
+
+    def least_numbers(self, words: int) -> int:
+        """Return how many numbers such a model has at the least: its embedding, each W, the first U, the head."""
+        V, M, R = words, self.embedding, self.rank
+        return V * M + R * M + self.layers * R * R + self.head.least_numbers(R, M)
 
     @classmethod
     def renew(cls, table: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -220,6 +228,7 @@ class RecurrentModel(Trainable[RecurrentState]):
     @classmethod
     def load(cls, folder: Path, config: RecurrentConfig, vocabulary: Vocabulary) -> RecurrentModel:
         """Read ``model.safetensors``."""
+        check_size(folder, config.least_numbers(len(vocabulary)))
         model = cls(config, vocabulary)
         shapes = {key: (tensor.dtype, tuple(tensor.shape)) for key, tensor in model.state_dict().items()}
         weights: Mapping[str, Any] = load_weights(folder, shapes)

@@ -28,6 +28,10 @@ class HeadConfig(ABC):
     def build(self, rank: int, embedding: int) -> Head:
         """Make the head."""
 
+    def least_numbers(self, rank: int, embedding: int) -> int:
+        """Return how many numbers the head has at the least."""
+        return 0
+
     @classmethod
     def from_table(cls, table: Any, where: str) -> HeadConfig:
         """Read the table of any kind of head."""

@@ -29,12 +29,16 @@ class MixtureConfig(HeadConfig):
     """Dropout on the latents."""
 
     def __post_init__(self) -> None:
-        check(self.experts >= 1, f"model.head.experts = {self.experts} must be 1 or more")
+        check(1 <= self.experts <= 1024, f"model.head.experts = {self.experts} must be 1 to 1024")
         check(0 <= self.dropout < 1, f"model.head.dropout = {self.dropout} must lie in [0, 1)")
 
     def build(self, rank: int, embedding: int) -> MixtureHead:
         """Make the head."""
         return MixtureHead(self, rank, embedding)
+
+    def least_numbers(self, rank: int, embedding: int) -> int:
+        """Return the size of the projection to the latents."""
+        return rank * self.experts * embedding
 
 
 class MixtureHead(Head):
