@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tslm.errors import TslmError
     from tslm.evaluation.perplexity import Perplexity
     from tslm.inference.compare import Comparison, compare
+    from tslm.inference.compress import Compression, compress
     from tslm.inference.evaluate import Evaluation, evaluate
     from tslm.inference.explain import Explanation, explain
     from tslm.inference.fill import Fillings, fill
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Comparison": "tslm.inference.compare",
+    "Compression": "tslm.inference.compress",
     "Corpus": "tslm.corpus.sources",
     "CorpusConfig": "tslm.corpus.sources",
     "Evaluation": "tslm.inference.evaluate",
@@ -57,6 +59,7 @@ _HOMES = {
     "TslmError": "tslm.errors",
     "Vocabulary": "tslm.corpus.vocabulary",
     "compare": "tslm.inference.compare",
+    "compress": "tslm.inference.compress",
     "evaluate": "tslm.inference.evaluate",
     "explain": "tslm.inference.explain",
     "fill": "tslm.inference.fill",
@@ -74,6 +77,7 @@ _HOMES = {
 
 __all__ = [
     "Comparison",
+    "Compression",
     "Corpus",
     "CorpusConfig",
     "Evaluation",
@@ -90,6 +94,7 @@ __all__ = [
     "TslmError",
     "Vocabulary",
     "compare",
+    "compress",
     "evaluate",
     "explain",
     "fill",
