@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tslm.inference.interpolate import mix
     from tslm.inference.samples import Samples, generate
     from tslm.inference.score import Scores, score
+    from tslm.inference.unroll import Unrolled, unroll
     from tslm.models.base import LanguageModel
     from tslm.paper.reproduce import reproduce
     from tslm.runs.catalogue import list_recipes
@@ -57,6 +58,7 @@ _HOMES = {
     "Summary": "tslm.runs.summary",
     "TextRule": "tslm.corpus.rule",
     "TslmError": "tslm.errors",
+    "Unrolled": "tslm.inference.unroll",
     "Vocabulary": "tslm.corpus.vocabulary",
     "compare": "tslm.inference.compare",
     "compress": "tslm.inference.compress",
@@ -73,6 +75,7 @@ _HOMES = {
     "reproduce": "tslm.paper.reproduce",
     "score": "tslm.inference.score",
     "train": "tslm.runs.train",
+    "unroll": "tslm.inference.unroll",
 }
 
 __all__ = [
@@ -92,6 +95,7 @@ __all__ = [
     "Summary",
     "TextRule",
     "TslmError",
+    "Unrolled",
     "Vocabulary",
     "compare",
     "compress",
@@ -108,6 +112,7 @@ __all__ = [
     "reproduce",
     "score",
     "train",
+    "unroll",
 ]
 
 
