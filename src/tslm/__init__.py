@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from tslm.errors import TslmError
     from tslm.evaluation.perplexity import Perplexity
     from tslm.inference.compare import Comparison, compare
+    from tslm.inference.compress import Compression, compress
     from tslm.inference.evaluate import Evaluation, evaluate
     from tslm.inference.explain import Explanation, explain
     from tslm.inference.fill import Fillings, fill
     from tslm.inference.interpolate import mix
     from tslm.inference.samples import Samples, generate
     from tslm.inference.score import Scores, score
+    from tslm.inference.unroll import Unrolled, unroll
     from tslm.models.base import LanguageModel
     from tslm.paper.reproduce import reproduce
     from tslm.runs.catalogue import list_recipes
@@ -41,6 +43,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Comparison": "tslm.inference.compare",
+    "Compression": "tslm.inference.compress",
     "Corpus": "tslm.corpus.sources",
     "CorpusConfig": "tslm.corpus.sources",
     "Evaluation": "tslm.inference.evaluate",
@@ -55,8 +58,10 @@ _HOMES = {
     "Summary": "tslm.runs.summary",
     "TextRule": "tslm.corpus.rule",
     "TslmError": "tslm.errors",
+    "Unrolled": "tslm.inference.unroll",
     "Vocabulary": "tslm.corpus.vocabulary",
     "compare": "tslm.inference.compare",
+    "compress": "tslm.inference.compress",
     "evaluate": "tslm.inference.evaluate",
     "explain": "tslm.inference.explain",
     "fill": "tslm.inference.fill",
@@ -70,10 +75,12 @@ _HOMES = {
     "reproduce": "tslm.paper.reproduce",
     "score": "tslm.inference.score",
     "train": "tslm.runs.train",
+    "unroll": "tslm.inference.unroll",
 }
 
 __all__ = [
     "Comparison",
+    "Compression",
     "Corpus",
     "CorpusConfig",
     "Evaluation",
@@ -88,8 +95,10 @@ __all__ = [
     "Summary",
     "TextRule",
     "TslmError",
+    "Unrolled",
     "Vocabulary",
     "compare",
+    "compress",
     "evaluate",
     "explain",
     "fill",
@@ -103,6 +112,7 @@ __all__ = [
     "reproduce",
     "score",
     "train",
+    "unroll",
 ]
 
 

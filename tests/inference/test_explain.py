@@ -10,7 +10,7 @@ import torch
 import tslm
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, SizeLimitError, UnsupportedError
-from tslm.inference.cuts import KEPT
+from tslm.inference.cuts import KEPT, Moments, MomentStep, OperatorStep, Parts
 from tslm.inference.drawing import draw_model
 from tslm.inference.explain import describe_explanation, explain
 from tslm.models.recurrent.cells.gated import GatedConfig
@@ -112,15 +112,14 @@ def test_the_mean_word_contracts_the_network_over_all_words(variant) -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("variant", ["pure", "biased", "bounded"])
-def test_cut_ranks_equal_those_of_the_whole_matrix(variant) -> None:
+@pytest.mark.parametrize("gate", ["none", "linear"])
+@pytest.mark.parametrize("variant", ["pure", "biased", "bounded", "gated", "split"])
+def test_cut_ranks_equal_those_of_the_whole_matrix(variant, gate) -> None:
     """Every sentence of three words is run, and the matrix that the definition asks for is decomposed as a whole."""
-    model = small(variant)
+    model = small(variant, output_gate=gate)
     explanation = explain(model, "a b a")
-    cell = model.cell(0)
-    (all_VR,) = cell.factors(model.embedding * math.sqrt(model.config.embedding))
     ids = model.vocabulary.encode(["a", "b", "a"]).tolist()
-    V = len(WORDS)
+    V, begin = len(WORDS), model.vocabulary.eos_id
 
     def chance(places, words) -> float:
         return math.prod(
@@ -128,16 +127,24 @@ def test_cut_ranks_equal_those_of_the_whole_matrix(variant) -> None:
             for place, word in zip(places, words, strict=True)
         )
 
+    def centred_logits(words) -> torch.Tensor:
+        outputs_TBR, _ = model.read(torch.tensor([[begin], *[[word] for word in words]]), model.begin(1))
+        # A softmax knows logits up to a constant: ln p has the same centre.
+        log_V = model.head.predict(outputs_TBR[-1], model.output_VM, model.bias)[0]
+        return log_V - log_V.mean()
+
     for cut in (1, 2, 3):
         lefts = list(itertools.product(range(V), repeat=cut))
         rights = list(itertools.product(range(V), repeat=3 - cut))
-        rows = []
-        for left in lefts:
-            row = []
-            for right in rights:
-                logits = logits_behind(model, [all_VR[word] for word in (*left, *right)])
-                row.append((logits - logits.mean()) * math.sqrt(chance(range(cut, 3), right)))
-            rows.append(torch.cat(row))
+        rows = [
+            torch.cat(
+                [
+                    centred_logits((*left, *right)) * math.sqrt(chance(range(cut, 3), right))
+                    for right in rights
+                ]
+            )
+            for left in lefts
+        ]
         matrix = torch.stack(rows)
         weights = torch.tensor([chance(range(cut), left) for left in lefts], dtype=torch.float64)
         matrix = (matrix - weights @ matrix) * weights.sqrt().unsqueeze(1)
@@ -146,6 +153,27 @@ def test_cut_ranks_equal_those_of_the_whole_matrix(variant) -> None:
         expected = math.exp(-float(torch.special.xlogy(shares, shares).sum()))
         assert explanation.cuts.ranks[cut - 1] == pytest.approx(expected, rel=1e-6)
     assert explanation.cuts.exact
+
+
+def test_a_mean_by_moments_is_the_mean_of_the_matrices() -> None:
+    torch.manual_seed(1)
+    W = torch.randn(4, 4, dtype=torch.float64)
+    own, others = (Parts(*torch.randn(3, count, 4, dtype=torch.float64)) for count in (1, 6))
+    fast = MomentStep(W, own, Moments.of(others), 0.7)
+    slow = OperatorStep(W, own, others, 0.7)
+    root = torch.randn(4, 4, dtype=torch.float64)
+    left = root @ root.mT, torch.randn(4, dtype=torch.float64), torch.tensor(0.3, dtype=torch.float64)
+    for one, other in zip(fast.push(left), slow.push(left), strict=True):
+        torch.testing.assert_close(one, other)
+    torch.testing.assert_close(fast.pull(left[0]), slow.pull(left[0]))
+
+
+def test_many_words_with_gates_on_both_sides_are_represented_by_some(monkeypatch) -> None:
+    monkeypatch.setattr("tslm.inference.chain.SPREAD", 3)
+    monkeypatch.setattr("tslm.inference.cuts.SPREAD", 3)
+    cuts = explain(small("split"), "a b a").cuts
+    assert not cuts.exact
+    assert "any of 3 words" in cuts.method
 
 
 def test_norms_and_what_is_not_exact_says_so() -> None:
@@ -217,7 +245,8 @@ def test_a_tanh_on_the_way_out_is_said(runs) -> None:
     assert not explanation.effects.exact
     assert "read out through tanh" in explanation.effects.method
     assert not explanation.contributions.exact
-    assert explanation.cuts is None
+    assert not explanation.cuts.exact
+    assert "the last state" in explanation.cuts.method
 
 
 def test_other_models_read_the_sentence_again_with_unk(runs) -> None:

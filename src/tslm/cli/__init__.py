@@ -23,6 +23,8 @@ COMMANDS = (
     "fill",
     "compare",
     "explain",
+    "tensors",
+    "compress",
     "serve",
     "decompose",
     "draw",

@@ -15,9 +15,13 @@ EXAMPLES = """examples:
   tslm explain runs/ptb-tslm "the company said it" --svg effects.svg
   tslm explain runs/ptb-kn5 "the company said it" --json
 
-For a TSLM the effect of a word is found exactly, by contracting the network with that word replaced by the mean
-of all words (Eq. 14) or, with --replace ones, by the factor that changes nothing. Other models have no such factor:
-the word is replaced by <unk> and the sentence read again."""
+The effect of a word on a later one is found by putting a stand-in in its place: the mean of all words, which averages
+the logits (not the probabilities) over every word (Eq. 14), or, with --replace ones, a word that changes nothing. That
+is an exact contraction of the model's own network for one layer of an exact cell (pure, biased or bounded TSLM, gated)
+that a matrix reads out. Not so in a normalised TSLM, whose divisor sees the whole history; behind a second layer, whose
+gates or factors are made of the first one's states; through tanh; or in a mixture of softmaxes, where the states
+are contracted exactly but the probabilities, not the logits, are added. The output says which it was. n-gram models,
+RNN and LSTM have no factors: the word is replaced by <unk> and the sentence read again."""
 
 
 def add(subparsers: Any) -> None:
@@ -36,7 +40,7 @@ def add(subparsers: Any) -> None:
         "--replace",
         choices=("mean", "ones"),
         default="mean",
-        help="for a TSLM, what replaces a word (default: mean)",
+        help="what replaces a word of a TSLM or gated model (default: mean)",
     )
     parser.add_argument("--svg", metavar="FILE", help="also write the heat map of the effects")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

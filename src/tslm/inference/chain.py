@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tslm.errors import UnsupportedError
-from tslm.inference.cuts import effective_ranks
+from tslm.inference.cuts import SPREAD, Parts, effective_ranks
 from tslm.inference.explain import Contributions, Cuts, Effects, Explanation, Reference, WordReport
 from tslm.models.base import LanguageModel
 from tslm.models.recurrent.cells import ChainCell
-from tslm.models.recurrent.cells.tslm import TslmCell
 from tslm.models.recurrent.model import RecurrentModel
 
 
@@ -46,9 +44,7 @@ def explain_chain(
         if effects and cell.exact and alone
         else None,
         state_norms=tuple(states_TR[1:].norm(dim=-1).tolist()),
-        cuts=_cut(model, cell, words_TM, states_TR)
-        if cuts and alone and isinstance(cell, TslmCell)
-        else None,
+        cuts=_cut(model, cell, words_TM, states_TR) if cuts and alone else None,
     )
 
 
@@ -97,7 +93,9 @@ def _find_effects(
     matrix = (scores_TB[:, :1] - scores_TB).double().t().numpy()
     # Row 0 (the sentence) goes, and <eos>, which nothing follows, comes in as the last row.
     matrix = np.triu(np.concatenate([matrix[1:], np.zeros((1, T))]), 1)
-    what = "the mean of all words (Eq. 14)" if reference == "mean" else "a word that changes nothing"
+    what = (
+        "the mean of all words (Eq. 14, of logits)" if reference == "mean" else "a word that changes nothing"
+    )
     exact = is_exact(model, cell)
     return Effects(
         method=f"{_name_method(model, cell)} with the word replaced by {what}", exact=exact, matrix=matrix
@@ -148,52 +146,50 @@ def _share_out(
     )
 
 
-def _cut(model: RecurrentModel, cell: TslmCell, words_TM: Tensor, states_TR: Tensor) -> Cuts:
+def _cut(model: RecurrentModel, cell: ChainCell, words_TM: Tensor, states_TR: Tensor) -> Cuts:
     """Return the effective ranks across the cuts of the chain."""
-    (factors_TR,) = cell.factors(words_TM)
-    (all_VR,) = cell.factors(model.embed(torch.arange(len(model.vocabulary))))
-    scales_T = torch.ones(len(factors_TR), dtype=torch.float64)
-    if not cell.exact:
-        # ‖h‖² = R s² x / R with x the mean square before scaling: s = sqrt(1 − mean h²).
-        scales_T = (1 - states_TR.double().pow(2).mean(-1)).clamp(min=0).sqrt()
+    every_VM = model.embed(torch.arange(len(model.vocabulary)))
     linear_MR = model.head.linear()
-    softmax = linear_MR is not None and model.config.output_gate == "none"
-    rank = model.config.rank
-    if softmax:
-        assert linear_MR is not None  # noqa: S101
-        output, bias = model.output_VM.double() @ linear_MR.double(), model.bias.double()
-    else:
-        output, bias = torch.eye(rank, dtype=torch.float64), torch.zeros(rank, dtype=torch.float64)
+    logits = linear_MR is not None and model.config.output_gate != "tanh"
+    gates = None
+    if logits and model.gate is not None:
+        gates = _open_gates(model, words_TM[-1:]).double(), _open_gates(model, every_VM).double()
+    output = torch.eye(cell.rank, dtype=torch.float64)
+    if logits:
+        output = model.output_VM.double() @ cast(Tensor, linear_MR).double()
+    everything = _bring(cell, every_VM)
     ranks = effective_ranks(
         cell.recurrent_weight().double(),
-        cell.b.double(),
-        factors_TR.double(),
-        all_VR.double(),
+        states_TR[0].double(),
+        _bring(cell, words_TM[1:]),
+        everything,
         output,
-        bias,
-        scales_T=scales_T,
-        centred=softmax,
+        # ‖h‖² = R s² x / R with x the mean square before scaling: s = sqrt(1 − mean h²).
+        scales_T=None if cell.exact else (1 - states_TR[1:].double().pow(2).mean(-1)).clamp(min=0).sqrt(),
+        gates=gates,
+        centred=logits,
     )
     frozen = "" if cell.exact else ", each state's scale held at this sentence's value"
-    what = "the logits" if softmax else "the last state"
+    some = everything.keep_NR is not None and len(everything) > SPREAD
+    what = "the logits" if logits else "the last state"
+    word = f"any of {SPREAD} words spread over the vocabulary" if some else "any word"
     return Cuts(
         method=f"exp of the entropy of the squared singular values of {what} as a matrix (words up to the cut) × "
-        "(words behind it, output), its mean row taken off; each word kept, or else replaced by any word, with equal "
-        f"chance{frozen}",
-        exact=is_exact(model, cell),
+        "(words behind it, output), its mean row taken off; each word kept, or else replaced by "
+        f"{word}, with equal chance{frozen}",
+        exact=is_exact(model, cell) and not some,
         ranks=tuple(ranks.tolist()),
     )
 
 
-def require_tslm(model: LanguageModel[Any]) -> tuple[RecurrentModel, TslmCell]:
-    """Return a model of one TSLM layer and its cell.
+def _open_gates(model: RecurrentModel, words_NM: Tensor) -> Tensor:
+    """Return the linear output gates of words."""
+    return model.read_out(words_NM.new_ones(len(words_NM), model.config.rank), words_NM)
 
-    Raises:
-        UnsupportedError: it is none.
-    """
-    cell = model.chain() if isinstance(model, RecurrentModel) else None
-    if not isinstance(cell, TslmCell) or not isinstance(model, RecurrentModel) or model.config.layers > 1:
-        raise UnsupportedError(
-            f"a model of kind {model.kind!r} is not one TSLM layer: it has no chain to draw"
-        )
-    return model, cell
+
+def _bring(cell: ChainCell, words_NM: Tensor) -> Parts:
+    """Return what words bring, in double precision."""
+    hold_NR, mix_NR, add_NR, keep_NR = cell.affine_parts(words_NM)
+    return Parts(
+        hold_NR.double(), mix_NR.double(), add_NR.double(), None if keep_NR is None else keep_NR.double()
+    )

@@ -23,7 +23,7 @@ LONGEST = 200
 """Words of a sentence: the effects of every word on every other take the square of it."""
 
 Reference = Literal["mean", "ones"]
-"""What stands in for a word: the mean of all words (Eq. 14), or a word that changes nothing."""
+"""What stands in for a word: the mean of all words, which averages the logits (Eq. 14), or one that changes nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,10 +168,10 @@ def explain(
     """Explain every word of a sentence, its ``<eos>`` included.
 
     Args:
-        model: a model, or its run folder; the effects of words are exact for TSLM alone.
+        model: a model, or its run folder; the effects of words are exact for one layer of an exact cell.
         sentence: what is to be explained, as people write it.
         top: how many alternatives.
-        reference: what replaces a word of a TSLM to see its effect.
+        reference: what replaces a word of a TSLM or gated model to see its effect.
         effects: whether to find the effects.
         cuts: whether to find the effective ranks.
 

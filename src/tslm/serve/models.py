@@ -11,11 +11,11 @@ from tslm.corpus.reading import measure_text
 from tslm.corpus.vocabulary import EOS, UNK
 from tslm.errors import RunError, TslmError
 from tslm.evaluation.perplexity import bits_per_byte, perplexity, perplexity_per_word
-from tslm.inference.chain import require_tslm
 from tslm.inference.drawing import LONGEST, draw_model
 from tslm.inference.explain import WordReport, describe_explanation, describe_word, explain, explain_words
 from tslm.inference.fill import PatternText, fill_pattern, read_pattern
 from tslm.inference.generate import Draw, Generation, Sampling
+from tslm.inference.network import require_chain
 from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
 from tslm.models.ngram.blanks import FillsBlanks, require_blanks
@@ -37,7 +37,7 @@ class ServedModel:
     def describe(self) -> dict[str, Any]:
         """Return the model's card."""
         try:
-            require_tslm(self.model)
+            require_chain(self.model)
             network = True
         except TslmError:
             network = False

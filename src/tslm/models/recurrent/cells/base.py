@@ -137,6 +137,12 @@ class ChainCell(LimitedCell):
         """Return A(x), c(x), and the state after x as the first word of a text, for each word; see ``exact``."""
 
     @abstractmethod
+    def affine_parts(
+        self, words_NM: Float[Tensor, "N M"]
+    ) -> tuple[Float[Tensor, "N R"], Float[Tensor, "N R"], Float[Tensor, "N R"], Float[Tensor, "N R"] | None]:
+        """Return a, m, c and k, None for **1**, with which A(x) = D(a) + D(m) W D(k) and c(x) = c; see ``exact``."""
+
+    @abstractmethod
     def carry(self, states_BR: Float[Tensor, "B R"]) -> CellState:
         """Return what is carried on from states."""
 

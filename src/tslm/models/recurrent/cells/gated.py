@@ -113,6 +113,13 @@ class GatedCell(ChainCell):
             linear_NRR = linear_NRR * keep[0].unsqueeze(-2)
         return linear_NRR + torch.diag_embed(hold_NR), add_NR, add_NR
 
+    def affine_parts(
+        self, words_NM: Float[Tensor, "N M"]
+    ) -> tuple[Float[Tensor, "N R"], Float[Tensor, "N R"], Float[Tensor, "N R"], Float[Tensor, "N R"] | None]:
+        """Return a, b ⊙ s, b ⊙ g and k: the factors themselves."""
+        hold_NR, mix_NR, add_NR, *keep = self.factors(words_NM)
+        return hold_NR, mix_NR, add_NR, keep[0] if keep else None
+
     def carry(self, states_BR: Float[Tensor, "B R"]) -> CellState:
         """The state itself."""
         return (states_BR,)

@@ -134,6 +134,13 @@ class TslmCell(ChainCell):
         (factors_NR,) = self.factors(words_NM)
         return factors_NR.unsqueeze(-1) * self.recurrent_weight(), factors_NR * self.b, factors_NR
 
+    def affine_parts(
+        self, words_NM: Float[Tensor, "N M"]
+    ) -> tuple[Float[Tensor, "N R"], Float[Tensor, "N R"], Float[Tensor, "N R"], Float[Tensor, "N R"] | None]:
+        """Return 0, f and f ⊙ b: nothing is held but through W."""
+        (factors_NR,) = self.factors(words_NM)
+        return torch.zeros_like(factors_NR), factors_NR, factors_NR * self.b, None
+
     def carry(self, states_BR: Float[Tensor, "B R"]) -> CellState:
         """Return W h + b."""
         return (nn.functional.linear(states_BR, self.recurrent_weight(), self.b),)
