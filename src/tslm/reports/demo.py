@@ -62,7 +62,8 @@ NEXT = (
         "where they differ, and whether by chance",
     ),
     (
-        "tslm train asv/kn5 --set corpus.path=your.txt --set corpus.name=yours --set corpus.tokeniser=words --out runs/yours",
+        "tslm train asv/kn5 --set corpus.path=your.txt --set corpus.name=yours --set corpus.tokeniser=words "
+        "--out runs/yours",
         "a model of your own text",
     ),
 )
