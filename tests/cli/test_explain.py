@@ -27,6 +27,7 @@ def test_table_of_every_kind(runs, capsys, name, monkeypatch) -> None:
     assert "⟨[red]zebra[/red]⟩" in out
     assert "alternatives" in out
     assert ("cut rank" in out) == (name in ("tslm", "normalised"))
+    assert ("adds to the logit" in out and "(start)" in out) == (name == "tslm"), "only where it is a sum"
 
 
 @pytest.mark.parametrize("name", ["kn", "tslm", "lstm"])

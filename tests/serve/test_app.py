@@ -64,10 +64,15 @@ def test_explain_equals_the_function(client, runs) -> None:
     expected = explain(tslm.load(runs["tslm"]), "the cat sat on")
     for found, row in zip(report["effects"]["matrix"], expected.effects.matrix.tolist(), strict=True):
         assert found == pytest.approx(row, abs=1e-4)
+    for found, row in zip(
+        report["contributions"]["matrix"], expected.contributions.matrix.tolist(), strict=True
+    ):
+        assert found == pytest.approx(row, abs=1e-4)
     assert report["cuts"]["ranks"] == pytest.approx(expected.cuts.ranks, rel=1e-3)
     assert report["network"].startswith("<svg") or "<svg" in report["network"][:200]
     plain = client.post("/v1/explain", json={"model": "kn", "text": "the cat", "network": True}).json()
     assert plain["network"] is None
+    assert plain["contributions"] is None
     assert "<unk>" in plain["effects"]["method"]
 
 

@@ -106,6 +106,8 @@ def test_effects_and_network_of_this_sentence(page) -> None:
     page.fill("#sentence", "the old man slept")
     page.click("#explain")
     expect(page.locator("#effects tr")).to_have_count(5, timeout=PATIENCE)
+    expect(page.locator("#contributions tr")).to_have_count(6)
+    expect(page.locator("#contributions tr").nth(1).locator("th")).to_have_text("(start)")
     network = page.locator("#network")
     expect(network).to_be_visible(timeout=PATIENCE)
     assert network.evaluate("image => image.naturalWidth") > 200
@@ -114,6 +116,7 @@ def test_effects_and_network_of_this_sentence(page) -> None:
     page.click("#explain")
     expect(page.locator("#explained .hint")).to_contain_text("leave-one-out", timeout=PATIENCE)
     expect(page.locator("#network")).to_have_count(0)
+    expect(page.locator("#contributions")).to_have_count(0)
 
 
 def test_generates_and_stops(page) -> None:

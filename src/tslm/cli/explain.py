@@ -56,6 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     from tslm.drawing.heatmap import heat_svg
     from tslm.errors import UnsupportedError
     from tslm.files import to_json, write_text
+    from tslm.inference.explain import EFFECT
     from tslm.inference.inputs import show_unknown
 
     explanation = tslm.explain(
@@ -67,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         if explanation.effects is None:
             raise UnsupportedError("a model without <unk> has no effects to draw; leave --svg out")
         names = [word.word for word in explanation.words]
-        title = f"effect of the word on the left on the word above, in nats: {explanation.effects.method}"
+        title = f"{EFFECT}: {explanation.effects.method}"
         write_text(Path(arguments.svg), heat_svg(names, explanation.effects.matrix, title))
     if arguments.json:
         print(to_json(explanation.as_json()))
@@ -81,18 +82,24 @@ def _print(explanation: Explanation) -> None:
     from rich.console import Console
 
     from tslm.drawing.heatmap import heat_tables
+    from tslm.inference.explain import CONTRIBUTION, EFFECT
 
     console = Console(highlight=False)
     words = _word_table(explanation, console.width)
     # Wider than a narrow terminal is better than numbers cut off.
     console.print(words, width=max(console.width, console.measure(words).minimum), crop=False)
     console.print(f"ln p = {explanation.log_probability:.4f}")
-    if explanation.effects is not None and len(explanation.words) > 1:
-        console.print("\neffect of the word on the left on the word above, in nats", style="italic")
-        names = [word.word for word in explanation.words]
-        for table in heat_tables(names, explanation.effects.matrix, console.width):
+    names = [word.word for word in explanation.words]
+    maps: list[tuple[str, str, list[str], Any]] = []
+    if explanation.effects is not None and len(names) > 1:
+        maps.append((EFFECT, explanation.effects.method, names, explanation.effects.matrix))
+    if explanation.contributions is not None:
+        maps.append((CONTRIBUTION, explanation.contributions.method, *explanation.contributions.heat(names)))
+    for title, method, places, matrix in maps:
+        console.print(f"\n{title}", style="italic")
+        for table in heat_tables(places, matrix, console.width):
             console.print(table, width=max(console.width, console.measure(table).minimum), crop=False)
-        console.print(explanation.effects.method, markup=False)
+        console.print(method, markup=False)
     if explanation.cuts is not None:
         console.print(f"\ncut rank: {explanation.cuts.method}", markup=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,6 +20,8 @@ from tslm.shapes import Float
 from tslm.stopping import check_wanted
 from tslm.tables import html_table, text_table
 
+EFFECT = "effect of the word on the left on the word above, in nats"
+CONTRIBUTION = "what the word on the left adds to the logit of the word above"
 LONGEST = 200
 """Words of a sentence: the effects of every word on every other take the square of it."""
 
@@ -72,6 +75,10 @@ class Contributions:
     """Whether the terms and the output's bias add up to the logit itself."""
     matrix: Float[np.ndarray, "T T"]
     """Row s, column t: what place s (the beginning of the text, then the words) adds to word t; zero unless s ≤ t."""
+
+    def heat(self, words: Sequence[str]) -> tuple[list[str], Float[np.ndarray, "S S"]]:
+        """Return names and values as a heat map takes them: the beginning of the text is one more word before them."""
+        return ["(start)", *words], np.pad(self.matrix, ((0, 1), (1, 0)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,13 +153,16 @@ class Explanation:
         return f"{text_table(*self.table(3), left=(0,))}\nln p = {self.log_probability:.4f}"
 
     def _repr_html_(self) -> str:
-        """Return the table and the heat map of the effects, for a notebook."""
+        """Return the table and the heat maps of effects and contributions, for a notebook."""
         from tslm.drawing.heatmap import heat_svg
 
         parts = [html_table(*self.table(5)), f"<p>ln p = {self.log_probability:.4f}</p>"]
         if self.effects is not None and len(self.words) > 1:
-            title = f"effect of the word on the left on the word above, in nats: {self.effects.method}"
+            title = f"{EFFECT}: {self.effects.method}"
             parts.append(heat_svg([word.word for word in self.words], self.effects.matrix, title))
+        if self.contributions is not None:
+            names, matrix = self.contributions.heat([word.word for word in self.words])
+            parts.append(heat_svg(names, matrix, f"{CONTRIBUTION}: {self.contributions.method}"))
         return "\n".join(parts)
 
 

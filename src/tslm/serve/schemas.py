@@ -225,6 +225,8 @@ class ExplainResponse(BaseModel):
     log_probability: float | None
     words: list[Word]
     effects: EffectMatrix | None
+    contributions: EffectMatrix | None
+    """Row s, column t: what place s (the beginning of the text, then the words) adds to the logit of word t."""
     state_norms: list[float] | None
     cuts: CutRanks | None
     network: str | None = None

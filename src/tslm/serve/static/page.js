@@ -188,7 +188,7 @@ function replaceWord(report, place, alternative) {
 
 // Why?
 
-function effectTable(words, matrix) {
+function effectTable(words, matrix, name) {
   const most = Math.max(1e-9, ...matrix.flat().map((value) => Math.abs(value ?? 0)));
   const head = make("tr", {}, make("th"), ...words.slice(1).map((word) => make("th", { text: word, scope: "col" })));
   const rows = words.slice(0, -1).map((word, row) =>
@@ -206,7 +206,7 @@ function effectTable(words, matrix) {
       }),
     ),
   );
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "effects" }, make("table", { id: "effects" }, head, ...rows));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, make("table", { id: name }, head, ...rows));
 }
 
 function chainTable(words, report) {
@@ -227,9 +227,14 @@ async function explainSentence() {
     const words = report.words.map((entry) => entry.word);
     const parts = [];
     if (report.effects) {
-      parts.push(make("h3", { text: "effect of the word on the left on the word above, in nats" }), effectTable(words, report.effects.matrix), make("p", { class: "hint", text: report.effects.method }));
+      parts.push(make("h3", { text: "effect of the word on the left on the word above, in nats" }), effectTable(words, report.effects.matrix, "effects"), make("p", { class: "hint", text: report.effects.method }));
     } else {
       parts.push(make("p", { class: "hint", text: "This model has no <unk> to put in a word's place, so effects cannot be found." }));
+    }
+    if (report.contributions) {
+      // The beginning of the text is one more word before them.
+      const shares = report.contributions.matrix.map((row) => [0, ...row]);
+      parts.push(make("h3", { text: "what the word on the left adds to the logit of the word above" }), effectTable(["(start)", ...words], shares, "contributions"), make("p", { class: "hint", text: report.contributions.method }));
     }
     if (report.state_norms || report.cuts) parts.push(chainTable(words, report));
     if (report.cuts) parts.push(make("p", { class: "hint", text: `effective rank: ${report.cuts.method}` }));
