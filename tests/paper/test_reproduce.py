@@ -17,6 +17,7 @@ from tslm.paper.plan import LENGTHS, RANKS, plan
 from tslm.paper.report import report
 from tslm.runs.recipe import read_recipe, recipe_tables, write_recipe
 from tslm.runs.summary import Source, Summary, Training, write_summary
+from tslm.seals import write_sealed
 
 ROOT = Path(__file__).parents[2]
 
@@ -36,6 +37,7 @@ def put(folder: Path, run, test: float, overrides=(), windows=None, fingerprint=
         test=perplexity(test) if measured else None,
         versions={"tslm": "0"},
     )
+    folder.mkdir(parents=True, exist_ok=True)
     write_summary(folder, summary)
 
 
@@ -174,7 +176,7 @@ def test_a_run_of_another_version_is_no_run_of_this_one(tmp_path) -> None:
     path = tmp_path / run.place / "summary.json"
     summary = json.loads(path.read_text())
     summary["recipe"]["model"]["flavour"] = 3
-    write_text(path, json.dumps(summary))
+    write_sealed(path, json.dumps(summary))
     found = find_run(run, tmp_path / "runs", tmp_path)
     assert found.summary is None
     assert "unknown key 'model.flavour'" in found.fault
