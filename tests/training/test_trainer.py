@@ -14,7 +14,7 @@ import pytest
 
 from tslm.corpus.sources import open_corpus
 from tslm.corpus.synthetic import AutomatonConfig, write_corpus
-from tslm.errors import RecipeError, RunError, Stopped
+from tslm.errors import RunError, Stopped
 from tslm.evaluation.perplexity import evaluate, evaluate_windows
 from tslm.reports.page import write_run_page
 from tslm.reports.tables import print_summary
@@ -158,10 +158,18 @@ def test_a_run_does_not_go_on_with_another_text(recipe_path, tmp_path) -> None:
         train(recipe_path, folder, overrides=overrides)
 
 
-def test_a_run_that_failed_before_it_learnt_leaves_its_folder_free(recipe_path, tmp_path) -> None:
+def test_a_run_that_failed_before_it_learnt_leaves_its_folder_free(
+    recipe_path, tmp_path, monkeypatch
+) -> None:
+    def fail(self) -> None:
+        raise RunError("no memory for the first step")
+
     folder = tmp_path / "run"
-    with pytest.raises(RecipeError, match="is not smaller than"):
-        train(recipe_path, folder, overrides=["objective.sampled=500"])
+    with monkeypatch.context() as patch:
+        patch.setattr(trainer_module.Trainer, "run", fail)
+        with pytest.raises(RunError, match="no memory"):
+            train(recipe_path, folder, overrides=["train.seed=7"])
+    assert (folder / "recipe.toml").exists()
     assert train(recipe_path, folder, overrides=["train.epochs=1"]).training.epochs == 1
 
 
