@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tslm.corpus.vocabulary import Vocabulary
     from tslm.errors import TslmError
     from tslm.evaluation.perplexity import Perplexity
+    from tslm.inference.caching import CacheReport, evaluate_cache, with_cache
     from tslm.inference.compare import Comparison, compare
     from tslm.inference.compress import Compression, compress
     from tslm.inference.evaluate import Evaluation, evaluate
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CacheReport": "tslm.inference.caching",
     "Comparison": "tslm.inference.compare",
     "Compression": "tslm.inference.compress",
     "Corpus": "tslm.corpus.sources",
@@ -63,6 +65,7 @@ _HOMES = {
     "compare": "tslm.inference.compare",
     "compress": "tslm.inference.compress",
     "evaluate": "tslm.inference.evaluate",
+    "evaluate_cache": "tslm.inference.caching",
     "explain": "tslm.inference.explain",
     "fill": "tslm.inference.fill",
     "generate": "tslm.inference.samples",
@@ -76,9 +79,11 @@ _HOMES = {
     "score": "tslm.inference.score",
     "train": "tslm.runs.train",
     "unroll": "tslm.inference.unroll",
+    "with_cache": "tslm.inference.caching",
 }
 
 __all__ = [
+    "CacheReport",
     "Comparison",
     "Compression",
     "Corpus",
@@ -100,6 +105,7 @@ __all__ = [
     "compare",
     "compress",
     "evaluate",
+    "evaluate_cache",
     "explain",
     "fill",
     "generate",
@@ -113,6 +119,7 @@ __all__ = [
     "score",
     "train",
     "unroll",
+    "with_cache",
 ]
 
 

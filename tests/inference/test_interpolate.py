@@ -5,8 +5,9 @@ import pytest
 
 import tslm
 from tslm.errors import NumberError
-from tslm.inference.interpolate import as_part, save_mix, tune_linear, tune_mix
+from tslm.inference.interpolate import as_part, tune_linear, tune_mix
 from tslm.models.interpolation import Interpolation, InterpolationConfig
+from tslm.runs.made import save_model
 from tslm.runs.run import open_run
 
 
@@ -60,7 +61,7 @@ def test_no_other_weights_are_better_on_the_text(form, parts, corpus) -> None:
 def test_a_mix_is_a_run_of_its_own(tmp_path, runs, parts, corpus) -> None:
     mix = tune_mix("linear", parts, corpus.splits["valid"])
     folder = tmp_path / "mix"
-    summary = save_mix(mix, folder, open_run(runs["kn"]), corpus)
+    summary = save_model(mix, folder, open_run(runs["kn"]), corpus, parts=["ngram", "recurrent"])
     opened = tslm.load(folder)
     again = tslm.evaluate(opened, corpus.splits["test"])
     assert again.perplexity == pytest.approx(summary.test.perplexity, rel=1e-9)

@@ -8,7 +8,8 @@ import torch
 
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RecipeError, RunError
-from tslm.models.interpolation import Interpolation, InterpolationConfig, Part
+from tslm.models.interpolation import Interpolation, InterpolationConfig
+from tslm.models.parts import Part
 from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 
 WORDS = ("a", "<eos>", "b", "c", "<unk>")

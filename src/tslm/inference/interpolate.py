@@ -10,17 +10,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tslm.corpus.sources import Corpus
 from tslm.errors import NumberError
 from tslm.evaluation.scoring import Tick, score_text
 from tslm.inference.evaluate import encode
 from tslm.inference.inputs import ModelLike, TextLike, as_run, check_several
-from tslm.models.interpolation import Form, Interpolation, InterpolationConfig, Part
-from tslm.runs.folder import locked_run, prepare_folder
-from tslm.runs.recipe import Recipe
+from tslm.models.interpolation import Form, Interpolation, InterpolationConfig
+from tslm.models.parts import Part
+from tslm.runs.made import save_model
 from tslm.runs.run import Run
-from tslm.runs.summary import Source, Summary, summarise, write_summary
-from tslm.runs.train import measure
 from tslm.shapes import Float
 
 COLUMNS = 64
@@ -65,7 +62,8 @@ def mix(
     tuned = tune_mix(form, parts, ids, tick=tick)
     if out is not None:
         assert corpus is not None  # noqa: S101
-        save_mix(tuned, Path(out), opened[0], corpus, tick=tick)
+        kinds = [part.model.kind for part in parts]
+        save_model(tuned, Path(out), opened[0], corpus, parts=kinds, tick=tick)
     return tuned
 
 
@@ -99,32 +97,6 @@ def tune_mix(
 def as_part(run: Run) -> Part:
     """Return the model of a run as a part of a mix."""
     return Part(run.model, run.recipe.model)
-
-
-def save_mix(
-    mix: Interpolation, folder: Path, first: Run, corpus: Corpus, *, tick: Tick | None = None
-) -> Summary:
-    """Write a mix as a run folder that ``tslm.load`` opens and that needs its parts' folders no more.
-
-    Args:
-        mix: the tuned mix.
-        folder: where to write it.
-        first: the run of its first part; the mix's recipe names its corpus.
-        corpus: that corpus; valid and test are measured as for every run.
-        tick: told how many more tokens have been read.
-
-    Returns:
-        The summary.
-    """
-    recipe = Recipe(corpus=first.recipe.corpus, kind=mix.kind, model=mix.config)
-    with locked_run(folder):
-        prepare_folder(folder, recipe, mix.vocabulary, mix.rule)
-        mix.save(folder)
-        measured = measure(mix, corpus, recipe, ("valid", "test"), tick)
-        parts = tuple(part.model.kind for part in mix.parts)
-        summary = summarise(recipe, mix, Source.of(corpus), measured, parts=parts)
-        write_summary(folder, summary)
-    return summary
 
 
 def tune_linear(

@@ -136,3 +136,18 @@ class HasNetwork(Protocol):
     def chain(self) -> Any | None:
         """Return the recurrence whose states are a chain of tensors, or None where there is none."""
         ...
+
+
+@runtime_checkable
+class HasVectors(Protocol):
+    """A model with a vector for each state that says what it expects: alike for states that expect the same."""
+
+    def vectors(self, state: Any) -> Float[np.ndarray, "B M"]:
+        """Return the vector, of length one, from which the next word is predicted."""
+        ...
+
+    def score_vectors(
+        self, tokens_BT: Int[np.ndarray, "B T"], state: Any
+    ) -> tuple[Float[np.ndarray, "B T"], Float[np.ndarray, "B T M"], Any]:
+        """Return what ``score`` does, and between the two the vector from which each token was predicted."""
+        ...

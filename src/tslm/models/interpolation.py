@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import tomli_w
 from numpy.typing import NDArray
 
-from tslm.config import check, write_config
+from tslm.config import check
 from tslm.corpus.vocabulary import Vocabulary
-from tslm.errors import RecipeError, RunError
-from tslm.files import read_regular, write_text
+from tslm.errors import RunError
 from tslm.models.base import LanguageModel
-from tslm.models.registry import model_class, read_model
-from tslm.seals import check_seal, seal, unseal
+from tslm.models.parts import Part, load_parts, save_parts
 from tslm.shapes import Float, Int
 
 Form = Literal["linear", "log-linear"]
-
-PART_FILES = ("model.toml", "vocabulary.txt")
-
-PARTS = "parts"
-"""The folder of the parts in a run folder: ``parts/1``, ``parts/2`` …"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,15 +45,6 @@ class InterpolationConfig:
             self.form == "log-linear" or abs(total - 1) < 1e-6,
             f"model.weights of a linear mix sum to {total:g}; they must sum to 1",
         )
-
-
-@dataclass(frozen=True)
-class Part:
-    """A model of the mix, with what is needed to save and load it."""
-
-    model: LanguageModel[Any]
-    config: Any
-    """Its ``[model]`` table as a config dataclass."""
 
 
 class Interpolation(LanguageModel[tuple[Any, ...]]):
@@ -172,39 +154,12 @@ class Interpolation(LanguageModel[tuple[Any, ...]]):
 
     def save(self, folder: Path) -> None:
         """Write every part with its own settings and vocabulary into ``parts/``."""
-        for place, part in enumerate(self.parts, 1):
-            home = folder / PARTS / str(place)
-            home.mkdir(parents=True, exist_ok=True)
-            unseal(home, PART_FILES)
-            part.model.vocabulary.save(home / "vocabulary.txt")
-            write_text(
-                home / "model.toml", tomli_w.dumps({"kind": part.model.kind, **write_config(part.config)})
-            )
-            part.model.save(home)
-            seal(home, PART_FILES)
+        save_parts(self.parts, folder)
 
     @classmethod
     def load(cls, folder: Path, config: InterpolationConfig, vocabulary: Vocabulary) -> Interpolation:
         """Read the parts."""
-        parts = [_load_part(folder / PARTS / str(place)) for place in range(1, len(config.weights) + 1)]
-        mix = cls(config, parts)
-        if mix.vocabulary != vocabulary:
-            raise RunError(f"{folder} is damaged: its vocabulary is not that of its first part")
-        return mix
-
-
-def _load_part(home: Path) -> Part:
-    for name in PART_FILES:
-        check_seal(home / name)
-    try:
-        table = tomllib.loads(read_regular(home / "model.toml", 1 << 20).decode("utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise RunError(f"cannot read {home / 'model.toml'}: {error}; copy the whole run folder") from error
-    try:
-        kind, config = read_model(table)
-    except RecipeError as error:
-        raise RunError(f"{home / 'model.toml'} is damaged: {error}") from error
-    return Part(model_class(kind).load(home, config, Vocabulary.load(home / "vocabulary.txt")), config)
+        return cls(config, load_parts(folder, len(config.weights), vocabulary))
 
 
 def _log_sum(log: NDArray[np.float64], axis: int) -> NDArray[np.float64]:

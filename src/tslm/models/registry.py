@@ -17,6 +17,7 @@ KINDS = {
     "ngram": ("tslm.models.ngram.smoothed", "NgramModel", "NgramConfig"),
     "backoff": ("tslm.models.ngram.backoff", "BackoffModel", "BackoffConfig"),
     "interpolation": ("tslm.models.interpolation", "Interpolation", "InterpolationConfig"),
+    "cache": ("tslm.models.cached", "CachedModel", "CachedConfig"),
     "compressed": ("tslm.models.ngram.compressed", "CompressedModel", "CompressedConfig"),
     "recurrent": ("tslm.models.recurrent.model", "RecurrentModel", "RecurrentConfig"),
 }

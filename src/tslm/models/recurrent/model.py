@@ -188,16 +188,35 @@ class RecurrentModel(Trainable[RecurrentState]):
         self, tokens_BT: Int[np.ndarray, "B T"], state: RecurrentState
     ) -> tuple[Float[np.ndarray, "B T"], RecurrentState]:
         """Read all tokens; predict each from the state before it, with the full softmax."""
+        with _evaluating(self), torch.inference_mode():
+            scores_BT, _, state = self._score(tokens_BT, state)
+        return scores_BT.numpy(), state
+
+    def score_vectors(
+        self, tokens_BT: Int[np.ndarray, "B T"], state: RecurrentState
+    ) -> tuple[Float[np.ndarray, "B T"], Float[np.ndarray, "B T M"], RecurrentState]:
+        """Return what ``score`` does, with the directions of the latents from which each token is predicted."""
+        with _evaluating(self), torch.inference_mode():
+            scores_BT, before_TBR, state = self._score(tokens_BT, state)
+            vectors_TBM = self.head.direction(before_TBR.flatten(0, 1)).unflatten(0, before_TBR.shape[:2])
+        return scores_BT.numpy(), vectors_TBM.transpose(0, 1).numpy(), state
+
+    def vectors(self, state: RecurrentState) -> Float[np.ndarray, "B M"]:
+        """Return the direction of the latent from which the next word is predicted."""
+        with _evaluating(self), torch.inference_mode():
+            return self.head.direction(state.output_BR).numpy()
+
+    def _score(
+        self, tokens_BT: Int[np.ndarray, "B T"], state: RecurrentState
+    ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "T B R"], RecurrentState]:
+        """Return ln p of each token, what it is read out of, and the state after the last."""
         B, T = tokens_BT.shape
         # Always a copy: PyTorch takes no array that is read-only, as a mapped one is.
         tokens_TB = torch.from_numpy(np.array(tokens_BT.T, np.int64, order="C"))
-        with _evaluating(self), torch.inference_mode():
-            outputs_TBR, cells = self.read(tokens_TB, state.cells)
-            before_TBR = torch.cat([state.output_BR.unsqueeze(0), outputs_TBR[:-1]])
-            scores_N = self.head.score(
-                before_TBR.flatten(0, 1), self.output_VM, self.bias, tokens_TB.flatten()
-            )
-        return scores_N.view(T, B).t().numpy(), RecurrentState(cells, outputs_TBR[-1])
+        outputs_TBR, cells = self.read(tokens_TB, state.cells)
+        before_TBR = torch.cat([state.output_BR.unsqueeze(0), outputs_TBR[:-1]])
+        scores_N = self.head.score(before_TBR.flatten(0, 1), self.output_VM, self.bias, tokens_TB.flatten())
+        return scores_N.view(T, B).t(), before_TBR, RecurrentState(cells, outputs_TBR[-1])
 
     def predict(self, state: RecurrentState) -> Float[np.ndarray, "B V"]:
         """Return ln p of every next word."""

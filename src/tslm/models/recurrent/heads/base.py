@@ -73,6 +73,13 @@ class Head(nn.Module, ABC):
     ) -> tuple[Float[Tensor, "N K M"], Float[Tensor, "N K"] | None]:
         """Return the K latents of each state, and the logarithm of their prior (None where K = 1)."""
 
+    def direction(self, states_NR: Float[Tensor, "N R"]) -> Float[Tensor, "N M"]:
+        """Return the direction of the mean latent: states that expect the same words have the same."""
+        latents_NKM, log_prior_NK = self(states_NR)
+        if log_prior_NK is None:
+            return F.normalize(latents_NKM[:, 0], dim=-1)
+        return F.normalize((log_prior_NK.exp().unsqueeze(-1) * latents_NKM).sum(1), dim=-1)
+
     def linear(self) -> Float[Tensor, "M R"] | None:
         """Return the matrix that reads the latent out of the state, or None where it is no matrix alone."""
         return None

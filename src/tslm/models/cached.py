@@ -1,0 +1,189 @@
+"""A model that remembers what it has just read: the words that followed states like the present one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tslm.config import check
+from tslm.corpus.vocabulary import Vocabulary
+from tslm.models.base import HasVectors, LanguageModel
+from tslm.models.parts import Part, load_parts, save_parts
+from tslm.shapes import Float, Int
+
+CHUNK = 256
+"""How many words are compared with the cache at once: what is formed is a chunk by the size of the cache."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedConfig:
+    """How much is remembered, and how much it counts."""
+
+    size: int = 2000
+    """N: how many words are remembered."""
+
+    weight: float
+    """λ: the share of the cache in the probability, once there is anything in it."""
+
+    sharpness: float = 0.0
+    """θ: how much more a word counts whose state is like the present one; 0 counts all words of the cache alike."""
+
+    def __post_init__(self) -> None:
+        check(1 <= self.size <= 1_000_000, f"model.size = {self.size} must be 1 to 1,000,000")
+        check(0 <= self.weight < 1, f"model.weight = {self.weight} must lie in [0, 1)")
+        check(0 <= self.sharpness <= 60, f"model.sharpness = {self.sharpness} must be 0 to 60")
+
+
+@dataclass(frozen=True)
+class CachedState:
+    """The state of the model, and the last N words with the vectors from which each was predicted."""
+
+    inner: Any
+    words_BN: Int[np.ndarray, "B N"]
+    keys_BNM: Float[np.ndarray, "B N M"] | None
+    """None where the model has no vectors: then all words count alike."""
+
+
+class CachedModel(LanguageModel[CachedState]):
+    """p(w) = (1 − λ) p_model(w) + λ p_cache(w), p_cache(w) ∝ Σ exp(θ ⟨z, z_i⟩) over the last N words w_i = w.
+
+    z is the direction from which the model predicts the next word, and z_i that from which it predicted w_i (Grave et
+    al. 2017, with states of length one, so that θ means the same for every model). A model without such vectors, an
+    n-gram model, remembers plain words (Kuhn and De Mori 1990).
+
+    Example:
+        >>> run = tslm.open_run("runs/asv-kn5")
+        >>> model = CachedModel(CachedConfig(weight=0.1), Part(run.model, run.recipe.model))
+        >>> round(float(np.exp(model.predict(model.start(1))).sum()), 6)
+        1.0
+    """
+
+    kind: ClassVar[str] = "cache"
+
+    def __init__(self, config: CachedConfig, part: Part) -> None:
+        self.config = config
+        self.part = part
+        self.vocabulary, self.rule = part.model.vocabulary, part.model.rule
+
+    def start(self, batch: int) -> CachedState:
+        """Start with nothing remembered."""
+        inner = self.part.model.start(batch)
+        keys_BNM = None
+        if isinstance(self.part.model, HasVectors):
+            keys_BNM = self.part.model.vectors(inner)[:, None][:, :0]
+        return CachedState(inner, np.empty((batch, 0), np.int64), keys_BNM)
+
+    def score(
+        self, tokens_BT: Int[np.ndarray, "B T"], state: CachedState
+    ) -> tuple[Float[np.ndarray, "B T"], CachedState]:
+        """Score the tokens, each with the cache as it is before it."""
+        scores_BT, recalled_SBT, state = self.score_parts(tokens_BT, state, (self.config.sharpness,))
+        return self._mix(scores_BT, recalled_SBT[0]), state
+
+    def score_parts(
+        self, tokens_BT: Int[np.ndarray, "B T"], state: CachedState, sharpness: Sequence[float]
+    ) -> tuple[Float[np.ndarray, "B T"], Float[np.ndarray, "S B T"], CachedState]:
+        """Return ln p of the model alone, p of the cache alone for each θ (nan while it is empty), and the state."""
+        model, keys_BNM = self.part.model, state.keys_BNM
+        words_BN = np.concatenate([state.words_BN, tokens_BT], axis=1)
+        if keys_BNM is None:
+            scores_BT, inner = model.score(tokens_BT, state.inner)
+            recalled_BT = np.stack(
+                [_count(words_N, state.words_BN.shape[1], self.config.size) for words_N in words_BN]
+            )
+            recalled_SBT = np.broadcast_to(recalled_BT, (len(sharpness), *recalled_BT.shape))
+        else:
+            assert isinstance(model, HasVectors)  # noqa: S101
+            scores_BT, vectors_BTM, inner = model.score_vectors(tokens_BT, state.inner)
+            keys_BNM = np.concatenate([keys_BNM, vectors_BTM], axis=1)
+            recalled_SBT = np.stack(
+                [
+                    _recall(words_N, keys_NM, state.words_BN.shape[1], self.config.size, sharpness)
+                    for words_N, keys_NM in zip(words_BN, keys_BNM, strict=True)
+                ],
+                axis=1,
+            )
+            keys_BNM = keys_BNM[:, -self.config.size :]
+        return scores_BT, recalled_SBT, CachedState(inner, words_BN[:, -self.config.size :], keys_BNM)
+
+    def predict(self, state: CachedState) -> Float[np.ndarray, "B V"]:
+        """Return ln p of every next word."""
+        log_BV = self.part.model.predict(state.inner)
+        B, N = state.words_BN.shape
+        if N == 0:
+            return log_BV
+        weights_BN = np.ones((B, N))
+        if state.keys_BNM is not None:
+            assert isinstance(self.part.model, HasVectors)  # noqa: S101
+            query_BM = self.part.model.vectors(state.inner)
+            alike_BN = np.einsum("bnm,bm->bn", state.keys_BNM, query_BM, optimize=True)
+            weights_BN = np.exp(self.config.sharpness * alike_BN.astype(np.float64))
+        weights_BN /= weights_BN.sum(1, keepdims=True)
+        recalled_BV = np.zeros(log_BV.shape)
+        np.add.at(recalled_BV, (np.arange(B)[:, None], state.words_BN), weights_BN)
+        return self._mix(log_BV, recalled_BV)
+
+    def _mix(self, scores: NDArray[np.floating[Any]], recalled: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return ln of the mixed probabilities; the first word of a text has no cache before it."""
+        share = np.where(np.isnan(recalled), 0.0, self.config.weight)
+        with np.errstate(divide="ignore"):
+            return np.log((1 - share) * np.exp(scores.astype(np.float64)) + share * np.nan_to_num(recalled))
+
+    @property
+    def parameter_count(self) -> int:
+        """Those of the model, λ and θ; what is remembered is no parameter."""
+        return self.part.model.parameter_count + 2
+
+    def save(self, folder: Path) -> None:
+        """Write the model into ``parts/1``."""
+        save_parts([self.part], folder)
+
+    @classmethod
+    def load(cls, folder: Path, config: CachedConfig, vocabulary: Vocabulary) -> CachedModel:
+        """Read the model."""
+        (part,) = load_parts(folder, 1, vocabulary)
+        return cls(config, part)
+
+
+def _recall(
+    words_N: Int[np.ndarray, "N"],
+    keys_NM: Float[np.ndarray, "N M"],
+    begin: int,
+    size: int,
+    sharpness: Sequence[float],
+) -> Float[np.ndarray, "S T"]:
+    """Return the cache's probability of each word from ``begin`` on, for each θ; nan where nothing is before it."""
+    recalled_ST = np.empty((len(sharpness), len(words_N) - begin))
+    for first in range(begin, len(words_N), CHUNK):
+        last = min(first + CHUNK, len(words_N))
+        oldest = max(0, first - size)
+        alike_CN = keys_NM[first:last] @ keys_NM[oldest:last].T
+        distance_CN = np.arange(first, last)[:, None] - np.arange(oldest, last)
+        seen_CN = (distance_CN > 0) & (distance_CN <= size)
+        same_CN = seen_CN & (words_N[first:last, None] == words_N[oldest:last])
+        for place, theta in enumerate(sharpness):
+            weights_CN = np.exp(alike_CN * np.float32(theta))
+            with np.errstate(invalid="ignore"):
+                recalled_ST[place, first - begin : last - begin] = np.sum(
+                    weights_CN, axis=1, where=same_CN, dtype=np.float64
+                ) / np.sum(weights_CN, axis=1, where=seen_CN, dtype=np.float64)
+    return recalled_ST
+
+
+def _count(words_N: Int[np.ndarray, "N"], begin: int, size: int) -> Float[np.ndarray, "T"]:
+    """Return the share of each word from ``begin`` on among the ``size`` words before it; nan where there are none."""
+    count = len(words_N)
+    # Places sorted by word, then by place: equal words within reach are neighbours.
+    keys = words_N.astype(np.int64) * (count + 1) + np.arange(count)
+    ordered = np.sort(keys)
+    place_T = np.arange(begin, count)
+    own_T = keys[begin:]
+    reach_T = np.minimum(place_T, size)
+    found_T = np.searchsorted(ordered, own_T) - np.searchsorted(ordered, own_T - reach_T)
+    with np.errstate(invalid="ignore"):
+        return found_T / reach_T

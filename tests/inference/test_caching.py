@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import tslm
+from tslm.cli import main
+from tslm.inference.caching import tune_cache
+from tslm.inference.interpolate import as_part
+from tslm.models.cached import CachedConfig, CachedModel
+
+
+@pytest.mark.parametrize("name", ["kn", "tslm"])
+def test_the_tuned_cache_is_no_worse_than_its_neighbours(runs, name) -> None:
+    run = tslm.open_run(runs[name])
+    ids = run.open_corpus().splits["valid"]
+    tuned = tune_cache(as_part(run), ids, 50, window=64)
+    best = tslm.evaluate(tuned, ids, reset=False).perplexity
+    assert best <= tslm.evaluate(run.model, ids, reset=False).perplexity * (1 + 1e-9)
+    for weight in (0.8 * tuned.config.weight, 1.2 * tuned.config.weight):
+        config = CachedConfig(size=50, weight=weight, sharpness=tuned.config.sharpness)
+        assert tslm.evaluate(CachedModel(config, tuned.part), ids, reset=False).perplexity >= best * (
+            1 - 1e-6
+        )
+
+
+def test_the_command_reports_both_and_keeps_a_run_that_everything_opens(runs, tmp_path, capsys) -> None:
+    out = tmp_path / "cached"
+    assert main(["eval", str(runs["tslm"]), "--cache", "30", "--out", str(out), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["cache"]["size"] == 30
+    found = {(row["model"], row["split"]): row["perplexity"] for row in report["results"]}
+    assert found["cache", "valid"] <= found["plain", "valid"] * (1 + 1e-9)
+    model = tslm.load(out)
+    assert model.kind == "cache"
+    assert tslm.open_run(out).summary.test.perplexity == pytest.approx(found["cache", "test"], rel=1e-6)
+    assert tslm.evaluate(out, reset=False).perplexity == pytest.approx(found["cache", "test"], rel=1e-6)
+    for command in (["score", str(out), "-"], ["generate", str(out)], ["explain", str(out), "the cat sat"]):
+        if command[0] != "score":
+            assert main(command) == 0
+    assert len(tslm.generate(out, "the", number=3, length=6)) == 3
+    ids = np.array([1, 2, 3])
+    assert np.isfinite(tslm.evaluate(out, ids).perplexity)
+
+
+def test_it_says_what_does_not_go_together(runs, tmp_path, capsys) -> None:
+    assert main(["eval", str(runs["kn"]), "--out", str(tmp_path / "x")]) == 2
+    assert "--cache" in capsys.readouterr().err
+    assert main(["eval", str(runs["kn"]), "--cache", "auto", "--text", "a.txt"]) == 2
+    with pytest.raises(SystemExit):
+        main(["eval", str(runs["kn"]), "--cache", "0"])
+    assert "neither auto nor a number" in capsys.readouterr().err
