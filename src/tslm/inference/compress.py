@@ -124,11 +124,11 @@ def compress(
         watcher.tell("measuring perplexity and speed before and after")
         trial = recipe.train is not None and not recipe.train.test
         measured = measure(made, corpus, recipe, ("valid",) if trial else ("valid", "test"))
-        before = _describe(opened.model, _valid(opened, corpus), corpus.splits["valid"])
+        before = measure_size(opened.model, _valid(opened, corpus), corpus.splits["valid"])
         report = Compression(
             folder=folder,
             before=before,
-            after=_describe(made, measured["valid"], corpus.splits["valid"]),
+            after=measure_size(made, measured["valid"], corpus.splits["valid"]),
             seconds=seconds,
             tuned=tune,
             test=measured["test"].perplexity if "test" in measured else None,
@@ -183,7 +183,7 @@ def _valid(run: Run, corpus: Corpus) -> Perplexity:
     return evaluate(run.model, corpus.splits["valid"])
 
 
-def _describe(model: Any, valid: Perplexity, ids: NDArray[np.integer[Any]]) -> Size:
+def measure_size(model: Any, valid: Perplexity, ids: NDArray[np.integer[Any]]) -> Size:
     """Measure a model: the best of three, for other work on the machine only ever slows it down."""
     words_BT, times = ids[None, :TIMED], []
     ids_TB = torch.from_numpy(np.array(words_BT.T, np.int64))
