@@ -120,22 +120,14 @@ def _cut_bonds(model: RecurrentModel, ids: Any, valid: Any) -> dict[int, float]:
 
 def make_table(results: dict[str, Any]) -> str:
     """Return the table of ``docs/compression.md``."""
+    counts = ("recurrent_parameters", "recurrence_per_second", "words_per_second")
     lines: list[list[str]] = []
     for rank, row in sorted(results["ranks"].items(), key=lambda entry: -int(entry[0])):
         shown = [f"{row[name]:.2f}" if name in row else "–" for name in ("whole", *SERIES)]
-        speed = f"{row['recurrence_per_second']:,}"
-        lines.append([rank, *shown, f"{row['recurrent_parameters']:,}", speed])
-    header = [
-        "rank",
-        "whole",
-        "bond cut",
-        "units chosen",
-        "+ 1 epoch",
-        "from the start",
-        "numbers",
-        "words/s",
-    ]
-    return markdown_table(header, lines)
+        size = results["sizes"][rank]
+        lines.append([rank, *shown, *[f"{size[name]:,}" for name in counts]])
+    header = ["rank", "whole", "bond cut", "units chosen", "+ 1 epoch", "from the start", "numbers"]
+    return markdown_table([*header, "words/s, recurrence", "words/s, softmax too"], lines)
 
 
 def draw(results: dict[str, Any]) -> None:
