@@ -21,7 +21,7 @@ def blocks(language: str) -> list[str]:
 @pytest.fixture(scope="module")
 def workplace(runs, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("using")
-    for name, run in (("kn5", "kn"), ("tslm", "tslm")):
+    for name, run in (("kn5", "kn"), ("tslm", "tslm"), ("gated", "gated")):
         shutil.copytree(runs[run], folder / "runs" / name)
     (folder / "sentences.txt").write_text("the man saw the river\na woman ran to the house\n")
     return folder
@@ -30,7 +30,7 @@ def workplace(runs, tmp_path_factory) -> Path:
 def test_python_examples(workplace, monkeypatch, capsys) -> None:
     monkeypatch.chdir(workplace)
     found = blocks("python")
-    assert len(found) == 4
+    assert len(found) == 5
     names: dict[str, object] = {}
     for block in found:
         exec(compile(block, str(PAGE), "exec"), names)  # noqa: S102

@@ -6,13 +6,14 @@ import itertools
 from functools import reduce
 
 import numpy as np
+import opt_einsum
 import pytest
 import torch
 from tests.tensors.networks import contract_plainly, draw_network
 
 from tslm.errors import SizeLimitError, UnsupportedError
 from tslm.tensors import TensorNetwork, delta, delta_node, tensor_node
-from tslm.tensors.contraction import MOST_SLICES
+from tslm.tensors.contraction import MOST_SLICES, _count_flops
 
 BLOCK = 50
 
@@ -75,6 +76,21 @@ def test_the_order_of_nodes_does_not_matter() -> None:
         network = draw_network(seed)
         nodes = [network.nodes[i] for i in numbers.permutation(len(network.nodes))]
         check(TensorNetwork(nodes, network.open_legs))
+
+
+def test_paths_are_counted_as_opt_einsum_counts_them() -> None:
+    for terms, path in [
+        ("ab,bc,cd,da->", [(0, 1), (0, 1), (0, 1)]),
+        ("ab,bc,b->abc", [(0, 2), (0, 1)]),
+        ("ab,ac,ad,ae->bcde", [(0, 3), (0, 1, 2)]),
+        ("a,b,c->ac", [(1,), (0, 2), (0, 1)]),
+    ]:
+        inputs, output = terms.split("->")
+        operands = [tuple(map(ord, term)) for term in inputs.split(",")]
+        sizes = {ord(letter): 2 + place for place, letter in enumerate("abcde")}
+        shapes = [tuple(sizes[number] for number in operand) for operand in operands]
+        _, info = opt_einsum.contract_path(terms, *shapes, shapes=True, optimize=path)
+        assert _count_flops(operands, tuple(map(ord, output)), sizes, path) == info.opt_cost
 
 
 def test_a_batched_matrix_product_of_equal_sizes() -> None:

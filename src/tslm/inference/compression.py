@@ -80,7 +80,7 @@ def compress_model(
         )
     if not 1 <= rank < cell.rank:
         raise NumberError(f"rank {rank} for a model of rank {cell.rank}; expected 1 to {cell.rank - 1}")
-    ids_TB = _columns(ids, tokens)
+    ids_TB = make_columns(ids, tokens)
     reading = read_states(recurrent, ids_TB)
     seen_RR = observe(recurrent, ids_TB[:SEEN], seed=seed)
     chosen_S = choose_units(reading.states_NR, seen_RR, rank, intercept=_has_bias(cell))
@@ -97,7 +97,7 @@ def compress_model(
     return _limit(smaller, recurrent)
 
 
-def _columns(ids: NDArray[np.integer[Any]], tokens: int) -> Int[Tensor, "T B"]:
+def make_columns(ids: NDArray[np.integer[Any]], tokens: int) -> Int[Tensor, "T B"]:
     """Return a text as columns, time first."""
     length = min(len(ids), tokens) // COLUMNS
     if length < WINDOW:
