@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tslm.errors import CorpusError, RunError
 from tslm.files import write_text
+from tslm.paper.curves import draw_generalisation, make_ratios
 from tslm.paper.document import write_report
 from tslm.paper.findings import make_claims
 from tslm.paper.numbers import TABLE_2
@@ -164,7 +165,7 @@ def make_documents(results: Path) -> dict[str, dict[str, str]]:
         "README.md": {"results": make_selection(results)},
         "docs/results.md": {"results": make_results(results)},
         "docs/log.md": {"trials": make_trials(results)},
-        "docs/findings.md": make_claims(results),
+        "docs/findings.md": {**make_claims(results), "ratios": make_ratios("ptb", results)},
     }
 
 
@@ -172,6 +173,7 @@ def write_documents(results: Path, root: Path) -> None:
     """Make every table and report of the documents below ``root`` anew."""
     for document, parts in make_documents(results).items():
         write_text(root / document, update(root / document, parts))
+    write_text(root / "docs" / "images" / "valid-against-train.svg", draw_generalisation("ptb", results))
     for what, corpus in expand("all"):
         try:
             made = report(what, corpus, None, results)

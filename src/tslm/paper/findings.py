@@ -27,7 +27,7 @@ class Finding:
 
 OPEN = "open"
 
-SECTIONS = ("tslm-rnn", "tslm-lstm", "mixtures", "paper", "length", "rank")
+SECTIONS = ("tslm-rnn", "tslm-lstm", "gated", "mixtures", "paper", "length", "rank")
 """The parts of ``docs/findings.md``, each of which begins with a sentence and a table."""
 
 
@@ -39,6 +39,7 @@ def find_all(corpus: str, results: Path) -> dict[str, list[Finding]]:
     found = (
         [judge_pair(tests, "tslm", "rnn", corpus)],
         [judge_pair(tests, "tslm", "lstm", corpus)],
+        [judge_pair(tests, "gated", "lstm", corpus), judge_pair(tests, "gated", "tslm", corpus)],
         [
             judge_pair(tests, "tslm-mos", "rnn-mos", corpus),
             judge_pair(tests, "tslm-mos", "tslm", corpus),
@@ -169,7 +170,7 @@ def make_claims(results: Path) -> dict[str, str]:
         header = list(dict.fromkeys(column for row in rows for column in row))
         table = markdown_table(header, [[row.get(column, "") for column in header] for row in rows])
         parts[section] = f"{lead}\n\n{table}" if rows else lead
-    return {"claims": markdown_table(["the paper's claim", "corpus", "verdict"], verdicts), **parts}
+    return {"claims": markdown_table(["claim", "corpus", "verdict"], verdicts), **parts}
 
 
 def _say(verdict: str, corpus: str) -> str:
