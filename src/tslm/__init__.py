@@ -22,13 +22,15 @@ if TYPE_CHECKING:
     from tslm.corpus.vocabulary import Vocabulary
     from tslm.errors import TslmError
     from tslm.evaluation.perplexity import Perplexity
-    from tslm.inference.caching import CacheReport, evaluate_cache, with_cache
+    from tslm.inference.caching import evaluate_cache, with_cache
     from tslm.inference.compare import Comparison, compare
     from tslm.inference.compress import Compression, compress
+    from tslm.inference.dynamic import evaluate_dynamic
     from tslm.inference.evaluate import Evaluation, evaluate
     from tslm.inference.explain import Explanation, explain
     from tslm.inference.fill import Fillings, fill
     from tslm.inference.interpolate import mix
+    from tslm.inference.reading import ReadingReport
     from tslm.inference.samples import Samples, generate
     from tslm.inference.score import Scores, score
     from tslm.inference.unroll import Unrolled, unroll
@@ -43,7 +45,6 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "CacheReport": "tslm.inference.caching",
     "Comparison": "tslm.inference.compare",
     "Compression": "tslm.inference.compress",
     "Corpus": "tslm.corpus.sources",
@@ -53,6 +54,7 @@ _HOMES = {
     "Fillings": "tslm.inference.fill",
     "LanguageModel": "tslm.models.base",
     "Perplexity": "tslm.evaluation.perplexity",
+    "ReadingReport": "tslm.inference.reading",
     "Recipe": "tslm.runs.recipe",
     "Run": "tslm.runs.run",
     "Samples": "tslm.inference.samples",
@@ -66,6 +68,7 @@ _HOMES = {
     "compress": "tslm.inference.compress",
     "evaluate": "tslm.inference.evaluate",
     "evaluate_cache": "tslm.inference.caching",
+    "evaluate_dynamic": "tslm.inference.dynamic",
     "explain": "tslm.inference.explain",
     "fill": "tslm.inference.fill",
     "generate": "tslm.inference.samples",
@@ -83,7 +86,6 @@ _HOMES = {
 }
 
 __all__ = [
-    "CacheReport",
     "Comparison",
     "Compression",
     "Corpus",
@@ -93,6 +95,7 @@ __all__ = [
     "Fillings",
     "LanguageModel",
     "Perplexity",
+    "ReadingReport",
     "Recipe",
     "Run",
     "Samples",
@@ -106,6 +109,7 @@ __all__ = [
     "compress",
     "evaluate",
     "evaluate_cache",
+    "evaluate_dynamic",
     "explain",
     "fill",
     "generate",

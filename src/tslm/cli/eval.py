@@ -10,10 +10,11 @@ EXAMPLES = """examples:
   tslm eval runs/ptb-kn5 --split valid --json
   tslm eval runs/ptb-kn5 --text my.txt
   tslm eval runs/ptb-lstm --cache auto --out runs/ptb-lstm-cache
+  tslm eval runs/ptb-lstm --dynamic
 
 With --cache the model also remembers the words it has just read, and predicts those that followed states like the
-present one. How much that counts is tuned on valid; valid and test are then measured without and with it. A figure with
-a cache is no figure of the model alone."""
+present one. With --dynamic it goes on learning from the text it has just scored. How much is tuned on valid; valid and
+test are then measured without and with it. Such a figure is no figure of the model alone."""
 
 
 def add(subparsers: Any) -> None:
@@ -34,6 +35,11 @@ def add(subparsers: Any) -> None:
         type=_size,
         help="tune a cache of the last N words on valid, and measure valid and test with it; auto for 2000",
     )
+    parser.add_argument(
+        "--dynamic",
+        action="store_true",
+        help="tune learning while reading on valid, and measure valid and test",
+    )
     parser.add_argument("--out", metavar="FOLDER", help="with --cache: keep the tuned model as a run folder")
     parser.add_argument("--data-dir", metavar="FOLDER", help="where to look for named corpora first")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -50,19 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
     from tslm.progress import track_count
     from tslm.reports.tables import print_evaluation
 
-    if arguments.cache is not None:
-        if arguments.text is not None:
-            raise InputError("--cache is tuned on valid and measured on valid and test; leave --text out")
-        with track_count("reading", None, "tokens") as tick:
-            report = tslm.evaluate_cache(
-                arguments.run_folder,
-                arguments.out,
-                size=arguments.cache,
-                data_dir=arguments.data_dir,
-                tick=tick,
-            )
-        print(to_json(report.as_json()) if arguments.json else report)
-        return 0
+    if arguments.cache is not None or arguments.dynamic:
+        return _run_reading(arguments)
     if arguments.out is not None:
         raise InputError("--out keeps a model with its cache; give --cache auto as well")
     text = None if arguments.text is None else Path(arguments.text)
@@ -74,6 +69,33 @@ def run(arguments: argparse.Namespace) -> int:
         print(to_json(evaluation.as_json()))
     else:
         print_evaluation(evaluation)
+    return 0
+
+
+def _run_reading(arguments: argparse.Namespace) -> int:
+    """Run the command with a cache, or with learning while reading."""
+    import tslm
+    from tslm.errors import InputError
+    from tslm.files import to_json
+    from tslm.progress import track_count
+
+    if arguments.cache is not None and arguments.dynamic:
+        raise InputError("--cache and --dynamic are measured one at a time; give one of them")
+    if arguments.text is not None:
+        raise InputError("what is tuned on valid is measured on valid and test; leave --text out")
+    if arguments.dynamic and arguments.out is not None:
+        raise InputError(
+            "--dynamic changes the model while it reads; there is nothing to keep, leave --out out"
+        )
+    with track_count("reading", None, "tokens") as tick:
+        run, data_dir = arguments.run_folder, arguments.data_dir
+        if arguments.dynamic:
+            report = tslm.evaluate_dynamic(run, data_dir=data_dir, tick=tick)
+        else:
+            report = tslm.evaluate_cache(
+                run, arguments.out, size=arguments.cache, data_dir=data_dir, tick=tick
+            )
+    print(to_json(report.as_json()) if arguments.json else report)
     return 0
 
 

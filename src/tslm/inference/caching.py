@@ -2,97 +2,29 @@
 
 from __future__ import annotations
 
-import time
-from dataclasses import dataclass
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tslm.evaluation.perplexity import Perplexity
 from tslm.evaluation.perplexity import evaluate as evaluate_ids
 from tslm.evaluation.scoring import Tick
 from tslm.inference.evaluate import encode
 from tslm.inference.inputs import ModelLike, TextLike, as_run
 from tslm.inference.interpolate import as_part, tune_linear
-from tslm.models.base import HasVectors
+from tslm.inference.reading import ReadingReport, Row, measure_row
+from tslm.models.base import HasVectors, LanguageModel
 from tslm.models.cached import CachedConfig, CachedModel
 from tslm.models.parts import Part
 from tslm.runs.made import save_model
-from tslm.tables import html_table, show_duration, show_number, text_table
 
 SHARPNESS = (0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 28.0, 40.0)
 """The θ that are tried; states have length one, so they mean the same for every model."""
 
 SIZE = 2000
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A model measured on a split."""
-
-    model: str
-    """``plain`` or ``cache``."""
-    split: str
-    measured: Perplexity
-    seconds: float
-
-
-@dataclass(frozen=True, repr=False)
-class CacheReport:
-    """What a cache gives and costs.
-
-    Example:
-        >>> tslm.evaluate_cache("runs/asv-kn5").config.size
-        2000
-    """
-
-    run: str
-    corpus: str
-    config: CachedConfig
-    """Tuned on valid."""
-    rows: tuple[Row, ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        facts = {"run": self.run, "corpus": self.corpus}
-        tuned = {key: getattr(self.config, key) for key in ("size", "weight", "sharpness")}
-        rows = [
-            {
-                "model": row.model,
-                "split": row.split,
-                "perplexity": row.measured.perplexity,
-                "tokens": row.measured.tokens,
-                "seconds": row.seconds,
-            }
-            for row in self.rows
-        ]
-        return {**facts, "cache": tuned, "results": rows, "protocol": self.rows[0].measured.protocol}
-
-    def table(self) -> tuple[list[str], list[list[str]]]:
-        """Return the header and the rows of a table."""
-        return ["split", "perplexity", "tokens", "time", "model"], [
-            [
-                row.split,
-                show_number(row.measured.perplexity, 3),
-                f"{row.measured.tokens:,}",
-                show_duration(row.seconds),
-                row.model,
-            ]
-            for row in self.rows
-        ]
-
-    def __repr__(self) -> str:
-        tuned = f"weight {self.config.weight:.4f}, sharpness {self.config.sharpness:g}"
-        return (
-            f"{self.run} on {self.corpus}, cache of {self.config.size:,} words, {tuned}, tuned on valid\n"
-            + text_table(*self.table(), left=(0,))
-        )
-
-    def _repr_html_(self) -> str:
-        """Return the table, for a notebook."""
-        return html_table(*self.table())
 
 
 def with_cache(
@@ -172,7 +104,7 @@ def evaluate_cache(
     size: int = SIZE,
     data_dir: str | Path | None = None,
     tick: Tick | None = None,
-) -> CacheReport:
+) -> ReadingReport:
     """Tune a cache on valid, and measure the model without and with it on valid and test.
 
     Args:
@@ -191,8 +123,9 @@ def evaluate_cache(
     rows: list[Row] = []
     for split in ("valid", "test"):
         for name, model in (("plain", opened.model), ("cache", cached)):
-            begun = time.perf_counter()
-            measured = evaluate_ids(model, corpus.splits[split], reset=False, tick=tick)
-            seconds = time.perf_counter() - begun
-            rows.append(Row(model=name, split=split, measured=measured, seconds=seconds))
-    return CacheReport(str(opened.folder), corpus.name, cached.config, tuple(rows))
+            rows.append(measure_row(name, split, partial(_nats, model, tick), corpus))
+    return ReadingReport(str(opened.folder), corpus.name, asdict(cached.config), tuple(rows))
+
+
+def _nats(model: LanguageModel[Any], tick: Tick | None, ids: NDArray[np.int32]) -> float:
+    return evaluate_ids(model, ids, reset=False, tick=tick).nats

@@ -1,0 +1,78 @@
+"""Learning while reading, tuned on a validation split and measured beside the model alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tslm.errors import UnsupportedError
+from tslm.evaluation.perplexity import evaluate as evaluate_ids
+from tslm.evaluation.scoring import Tick
+from tslm.inference.inputs import ModelLike, as_run
+from tslm.inference.reading import ReadingReport, Row, measure_row
+
+RATES = (1e-4, 3e-4, 1e-3)
+DECAYS = (0.0, 0.003, 0.02)
+"""The η and λ that are tried."""
+
+TUNED_ON = 20_000
+"""How many words of valid choose between them."""
+
+KNOWN = 64_000
+"""How many words of train say how large gradients are."""
+
+
+def evaluate_dynamic(
+    run: ModelLike,
+    *,
+    segment: int = 16,
+    data_dir: str | Path | None = None,
+    tick: Tick | None = None,
+) -> ReadingReport:
+    """Measure a trained model that goes on learning from the text it has just scored, beside the model alone.
+
+    Args:
+        run: the run folder of a recurrent model.
+        segment: how many words are scored before each step.
+        data_dir: where to look for named corpora first.
+        tick: told how many more tokens have been read.
+
+    Raises:
+        TslmError: the run or its corpus cannot be read, or the model has no gradients.
+    """
+    from tslm.models.trainable import Trainable
+    from tslm.training.dynamic import Dynamic, DynamicConfig
+
+    opened = as_run(run)
+    model: Any = opened.model
+    if not isinstance(model, Trainable):
+        raise UnsupportedError(
+            f"a model of kind {opened.model.kind!r} is not trained by gradients; take --cache"
+        )
+    corpus = opened.open_corpus(data_dir)
+    reader = Dynamic(model, corpus.splits["train"][:KNOWN], segment, tick=tick)
+    best, found = np.inf, DynamicConfig(segment=segment)
+    for rate, decay in product(RATES, DECAYS):
+        config = DynamicConfig(rate=rate, decay=decay, segment=segment)
+        with reader.restored():
+            nats = reader.nats(corpus.splits["valid"][:TUNED_ON], config, tick=tick)
+        if nats < best:
+            best, found = nats, config
+
+    def plainly(ids: NDArray[np.int32]) -> float:
+        return evaluate_ids(model, ids, reset=False, tick=tick).nats
+
+    def learning(ids: NDArray[np.int32]) -> float:
+        with reader.restored():
+            return reader.nats(ids, found, tick=tick)
+
+    rows: list[Row] = []
+    for split in ("valid", "test"):
+        rows.append(measure_row("plain", split, plainly, corpus))
+        rows.append(measure_row("dynamic", split, learning, corpus))
+    return ReadingReport(str(opened.folder), corpus.name, asdict(found), tuple(rows))

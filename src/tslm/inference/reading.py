@@ -1,0 +1,91 @@
+"""What a model gains by what it has just read, and what that costs: with a cache, or by learning on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tslm.corpus.sources import Corpus
+from tslm.evaluation.perplexity import perplexity
+from tslm.tables import html_table, show_duration, show_number, text_table
+
+PROTOCOL = (
+    "every token predicted once, <eos> included; full vocabulary; state carried across lines; "
+    "settings tuned on valid"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A way of reading, measured on a split."""
+
+    model: str
+    """``plain``, ``cache`` or ``dynamic``."""
+    split: str
+    perplexity: float
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, repr=False)
+class ReadingReport:
+    """A model alone and a model that makes something of what it has just read, side by side.
+
+    Example:
+        >>> tslm.evaluate_cache("runs/asv-kn5").settings["size"]
+        2000
+    """
+
+    run: str
+    corpus: str
+    settings: Mapping[str, Any]
+    """Tuned on valid."""
+    rows: tuple[Row, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        rows = [vars(row) for row in self.rows]
+        facts = {"run": self.run, "corpus": self.corpus, "protocol": PROTOCOL}
+        return {**facts, "settings": dict(self.settings), "results": rows}
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return the header and the rows of a table."""
+        return ["split", "perplexity", "tokens", "time", "model"], [
+            [
+                row.split,
+                show_number(row.perplexity, 3),
+                f"{row.tokens:,}",
+                show_duration(row.seconds),
+                row.model,
+            ]
+            for row in self.rows
+        ]
+
+    def __repr__(self) -> str:
+        tuned = ", ".join(f"{name} {value:g}" for name, value in self.settings.items())
+        head = f"{self.run} on {self.corpus}, tuned on valid: {tuned}"
+        return f"{head}\n{text_table(*self.table(), left=(0,))}"
+
+    def _repr_html_(self) -> str:
+        """Return the table, for a notebook."""
+        return html_table(*self.table())
+
+
+def measure_row(model: str, split: str, nats: Callable[[NDArray[np.int32]], float], corpus: Corpus) -> Row:
+    """Measure one way of reading on one split.
+
+    Args:
+        model: what it is called.
+        split: which split.
+        nats: gives −ln p of a text.
+        corpus: whose split it is.
+    """
+    ids, begun = corpus.splits[split], time.perf_counter()
+    found = perplexity(nats(ids), len(ids))
+    seconds = time.perf_counter() - begun
+    return Row(model=model, split=split, perplexity=found, tokens=len(ids), seconds=seconds)

@@ -1,0 +1,130 @@
+"""Dynamic evaluation (Krause et al. 2018): a model goes on learning from the text that it has just scored."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from tslm.config import check
+from tslm.errors import NumberError
+from tslm.evaluation.scoring import Tick
+from tslm.models.trainable import Carried, Trainable
+from tslm.training.config import ObjectiveConfig
+from tslm.training.objective import Objective
+
+FLOOR = 0.1
+"""What is added to a weight's root mean square gradient, as a share of the mean of all: rarely moved weights, such as
+the vectors of rare words, would otherwise leap."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicConfig:
+    """How a model learns while it reads."""
+
+    rate: float = 3e-4
+    """η: the step of a weight whose gradient is as large as it was on average in training."""
+
+    decay: float = 0.003
+    """λ: the share of the way back to the trained weights that is gone at each step."""
+
+    segment: int = 16
+    """How many words are scored before the next step; they are scored with the weights from before them."""
+
+    def __post_init__(self) -> None:
+        check(self.rate >= 0, f"rate = {self.rate} must not be negative")
+        check(0 <= self.decay < 1, f"decay = {self.decay} must lie in [0, 1)")
+        check(self.segment >= 1, f"segment = {self.segment} must be 1 or more")
+
+
+class Dynamic:
+    """A trained model that learns from what it reads; ``restored`` gives it its trained weights back.
+
+    Each weight moves by −η g / (RMS + ε) + λ (trained − now) · RMS / mean RMS, where RMS is the root mean square of its
+    gradient over text that the model was trained on: weights move, and are held, as training moved them.
+
+    Args:
+        model: the trained model. Its weights change while it reads.
+        known: text it was trained on.
+        segment: how many words lie between two steps.
+        tick: told how many more tokens have been read.
+    """
+
+    def __init__(
+        self, model: Trainable[Any], known: NDArray[np.int32], segment: int, *, tick: Tick | None = None
+    ) -> None:
+        self.model = model
+        self.segment = segment
+        self.parameters = list(model.parameters())
+        self.trained = [parameter.detach().clone() for parameter in self.parameters]
+        vocabulary = len(model.vocabulary)
+        self._objective = Objective(ObjectiveConfig(), vocabulary, torch.Generator())
+        squares = [torch.zeros_like(parameter) for parameter in self.trained]
+        count = 0
+        for _, gradients in self._read(known, tick):
+            for square, gradient in zip(squares, gradients, strict=True):
+                square.addcmul_(gradient, gradient)
+            count += 1
+        check(count > 0, "there is no text that the model was trained on; give at least a few hundred words")
+        sizes = [square.div_(count).sqrt_() for square in squares]
+        mean = float(torch.cat([size.flatten() for size in sizes]).mean())
+        if not mean > 0:
+            raise NumberError(
+                "the model has no gradient on its own training text; it cannot learn while reading"
+            )
+        self._scale = [1 / (size + FLOOR * mean) for size in sizes]
+        self._hold = [size / mean for size in sizes]
+
+    @contextmanager
+    def restored(self) -> Generator[None, None, None]:
+        """Give the trained weights back at the end of a block."""
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for parameter, trained in zip(self.parameters, self.trained, strict=True):
+                    parameter.copy_(trained)
+
+    def nats(self, ids: NDArray[np.int32], config: DynamicConfig, *, tick: Tick | None = None) -> float:
+        """Return −ln p of a text read from its beginning, the model learning after each segment."""
+        total = 0.0
+        hold = [(part * config.decay).clamp_(max=1.0) for part in self._hold]
+        for loss, gradients in self._read(ids, tick):
+            total += loss
+            self._step(gradients, hold, config.rate)
+        return total
+
+    @torch.no_grad()
+    def _step(self, gradients: list[Tensor], hold: list[Tensor], rate: float) -> None:
+        """Move every weight against its gradient, and back towards where training left it."""
+        held = zip(self.parameters, gradients, self.trained, self._scale, hold, strict=True)
+        for parameter, gradient, trained, scale, back in held:
+            away = trained - parameter
+            parameter.addcmul_(gradient, scale, value=-rate)
+            parameter.addcmul_(away, back)
+
+    def _read(self, ids: NDArray[np.int32], tick: Tick | None) -> Iterator[tuple[float, list[Tensor]]]:
+        """Yield −ln p of each segment and the gradient of its mean per word."""
+        model = self.model.eval()
+        carried = model.begin(1)
+        text = np.concatenate([[model.vocabulary.eos_id], ids]).astype(np.int64)
+        for begin in range(0, len(ids), self.segment):
+            part_T = torch.from_numpy(text[begin : begin + self.segment + 1])
+            outputs_TBR, carried = model.read(part_T[:-1, None], carried)
+            carried = _detach(carried)
+            loss = model.loss(outputs_TBR, part_T[1:], self._objective.loss).nats
+            gradients = list(torch.autograd.grad(loss, self.parameters))
+            count = len(part_T) - 1
+            if tick is not None:
+                tick(count)
+            yield loss.item() * count, gradients
+
+
+def _detach(carried: Carried) -> Carried:
+    return tuple(tuple(tensor.detach() for tensor in cell) for cell in carried)
