@@ -79,7 +79,8 @@ def _run_reading(arguments: argparse.Namespace) -> int:
     from tslm.files import to_json
     from tslm.progress import track_count
 
-    if arguments.cache is not None and arguments.dynamic:
+    size = arguments.cache
+    if size is not None and arguments.dynamic:
         raise InputError("--cache and --dynamic are measured one at a time; give one of them")
     if arguments.text is not None:
         raise InputError("what is tuned on valid is measured on valid and test; leave --text out")
@@ -89,12 +90,10 @@ def _run_reading(arguments: argparse.Namespace) -> int:
         )
     with track_count("reading", None, "tokens") as tick:
         run, data_dir = arguments.run_folder, arguments.data_dir
-        if arguments.dynamic:
+        if size is None:
             report = tslm.evaluate_dynamic(run, data_dir=data_dir, tick=tick)
         else:
-            report = tslm.evaluate_cache(
-                run, arguments.out, size=arguments.cache, data_dir=data_dir, tick=tick
-            )
+            report = tslm.evaluate_cache(run, arguments.out, size=size, data_dir=data_dir, tick=tick)
     print(to_json(report.as_json()) if arguments.json else report)
     return 0
 
