@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tslm.errors import CorpusError, RunError
 from tslm.files import write_text
@@ -87,7 +89,8 @@ def _kind(run: str, summary: Summary) -> str | None:
         return row
     if recipe.kind == "recurrent":
         return recipe.model.cell.kind if recipe.model.cell.kind not in PLAIN_ROWS else None
-    return recipe.kind if recipe.kind == "interpolation" else None
+    # What remembers the text at hand has a table of its own.
+    return recipe.kind if recipe.kind == "interpolation" and "cache" not in summary.parts else None
 
 
 def _valid(result: Result) -> float:
@@ -147,6 +150,49 @@ def make_trials(folder: Path) -> str:
     return markdown_table(header, rows)
 
 
+READ_BY = {
+    "alone": "{base}",
+    "with a cache": "{base}-cache",
+    "with KN-5, one weight": "kn5+{base}",
+    "with a cache and KN-5": "kn5+{base}-cache",
+}
+"""What is made of the text at hand → the run."""
+
+
+def make_reading(results: Path, base: str = "gated") -> str:
+    """Return what each way of reading gives, on top of one model; what was not run is left out."""
+    rows: list[list[str]] = []
+    for corpus in TABLE_2:
+        times: dict[str, float] = {}
+        learnt: dict[str, Mapping[str, Any]] = {}
+        for way in ("cache", "dynamic"):
+            path = results / "reading" / f"{corpus}-{base}-{way}.json"
+            if path.exists():
+                found = {(row["model"], row["split"]): row for row in json.loads(path.read_text())["results"]}
+                times[way] = found[way, "test"]["seconds"] / found["plain", "test"]["seconds"]
+                learnt[way] = found
+        for name, run in READ_BY.items():
+            folder = results / corpus / run.format(base=base)
+            summary = read_summary(folder) if folder.exists() else None
+            if summary is not None and summary.valid is not None:
+                cost = times.get("cache") if run.endswith("-cache") and "+" not in run else None
+                shown = "1" if name == "alone" else "–" if cost is None else f"{cost:.1f}"
+                rows.append(
+                    [
+                        corpus,
+                        name,
+                        show_number(summary.valid.perplexity),
+                        f"**{show_number(None if summary.test is None else summary.test.perplexity)}**",
+                        shown,
+                    ]
+                )
+        if "dynamic" in learnt:
+            valid, test = (learnt["dynamic"]["dynamic", split]["perplexity"] for split in ("valid", "test"))
+            row = [corpus, "learning while reading", show_number(valid), f"**{show_number(test)}**"]
+            rows.append([*row, f"{times['dynamic']:.1f}"])
+    return markdown_table(["corpus", f"TSLM, {base}", "valid", "test", "time"], rows)
+
+
 def update(document: Path, parts: Mapping[str, str]) -> str:
     """Return a document's text with each part made anew between the two markers of its name."""
     text = document.read_text(encoding="utf-8")
@@ -164,6 +210,7 @@ def make_documents(results: Path) -> dict[str, dict[str, str]]:
     return {
         "README.md": {"results": make_selection(results)},
         "docs/results.md": {"results": make_results(results)},
+        "docs/reading.md": {"reading": make_reading(results)},
         "docs/log.md": {"trials": make_trials(results)},
         "docs/findings.md": {**make_claims(results), "ratios": make_ratios("ptb", results)},
     }

@@ -124,7 +124,9 @@ def evaluate_cache(
     for split in ("valid", "test"):
         for name, model in (("plain", opened.model), ("cache", cached)):
             rows.append(measure_row(name, split, partial(_nats, model, tick), corpus))
-    return ReadingReport(str(opened.folder), corpus.name, asdict(cached.config), tuple(rows))
+    return ReadingReport(
+        str(opened.folder), corpus.name, corpus.fingerprint, asdict(cached.config), tuple(rows)
+    )
 
 
 def _nats(model: LanguageModel[Any], tick: Tick | None, ids: NDArray[np.int32]) -> float:

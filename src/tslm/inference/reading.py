@@ -43,6 +43,8 @@ class ReadingReport:
 
     run: str
     corpus: str
+    fingerprint: str
+    """SHA-256 over the corpus."""
     settings: Mapping[str, Any]
     """Tuned on valid."""
     rows: tuple[Row, ...]
@@ -50,7 +52,12 @@ class ReadingReport:
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
         rows = [vars(row) for row in self.rows]
-        facts = {"run": self.run, "corpus": self.corpus, "protocol": PROTOCOL}
+        facts = {
+            "run": self.run,
+            "corpus": self.corpus,
+            "fingerprint": self.fingerprint,
+            "protocol": PROTOCOL,
+        }
         return {**facts, "settings": dict(self.settings), "results": rows}
 
     def table(self) -> tuple[list[str], list[list[str]]]:

@@ -160,3 +160,23 @@ def test_the_limit_holds_the_norm_of_w() -> None:
     free = GatedConfig(norm_limit=0.0).build(4, 32).requires_grad_(False)
     assert free.recurrent_weight() is free.W
     assert "left_R" not in free.state_dict()
+
+
+def test_without_split_no_word_makes_the_state_longer_than_by_the_root_of_two() -> None:
+    cell = make(rank=6)
+    largest = 0.0
+    for scale in (1, 10, 100):  # up to gates that are fully open or shut
+        A_NRR, _, _ = cell.operators(scale * torch.randn(500, 3, dtype=torch.float64))
+        largest = max(largest, float(torch.linalg.matrix_norm(A_NRR.detach(), 2).max()))
+    assert 1 < largest <= math.sqrt(2) + 1e-6, "the bound holds, and is no empty one"
+
+
+def test_growth_is_the_spectral_radius_of_the_mean_kronecker_square() -> None:
+    cell = make(rank=3)
+    words_VM = torch.randn(5, 3, dtype=torch.float64)
+    chance_V = torch.tensor([4.0, 1.0, 2.0, 2.0, 1.0])
+    A_VRR = cell.operators(words_VM)[0].detach()
+    mean = sum(p * torch.kron(A, A) for p, A in zip(chance_V.double() / 10, A_VRR, strict=True))
+    expected = float(torch.linalg.eigvals(mean).abs().max())
+    assert cell.growth(words_VM, chance_V) == pytest.approx(expected, rel=1e-9)
+    assert make(split=True).growth(words_VM, chance_V) == 1.0

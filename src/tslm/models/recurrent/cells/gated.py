@@ -57,8 +57,10 @@ class GatedCell(ChainCell):
     **What bounds the state.** Let K = D(s) W, so that ‖K‖ ≤ ‖W‖ ≤ 1. With ``split`` the linear part is
     A = D(a) + D(b) K D(b) = [D(√a) D(b)] · [D(√a); K D(b)], two factors of norm at most 1 because a + b² = 1: so
     ‖A‖ ≤ 1 for every word, and ‖h_t‖ ≤ ‖h_{t−1}‖ + √R for any text whatever. The state of a billion words is far from
-    the end of single precision. Without ``split`` there is no such proof: gates that alternate can make products of A
-    grow, and the limit only makes that unlikely.
+    the end of single precision. Without ``split``, A = [D(a) D(b)] · [1; K], whose factors have norms at most 1, as
+    a² + b² ≤ 1, and √(1 + ‖W‖²): so ‖A‖ ≤ √2, which bounds the state of any 200 words, but not of any text. Gates that
+    alternate can make products of A grow; the limit makes that unlikely, and :meth:`growth` says how a trained cell
+    behaves on the words of its own text.
 
     The units start with memories from 1 to 50 words, and W starts small: a linear memory, into which products of words
     come as training finds a use for them.
@@ -119,6 +121,29 @@ class GatedCell(ChainCell):
         """Return a, b ⊙ s, b ⊙ g and k: the factors themselves."""
         hold_NR, mix_NR, add_NR, *keep = self.factors(words_NM)
         return hold_NR, mix_NR, add_NR, keep[0] if keep else None
+
+    @torch.no_grad()
+    def growth(self, words_VM: Float[Tensor, "V M"], chance_V: Float[Tensor, " V"]) -> float:
+        """Return by what factor the mean square of a state's linear part grows per word, for words drawn by chance.
+
+        Below 1, E‖A(x_t) ⋯ A(x_1)‖² falls exponentially and the state stays bounded in mean square. It is the spectral
+        radius of P ↦ E[A P Aᵀ], found by power iteration; the mean needs only second moments of the factors.
+        """
+        if self.split:
+            return 1.0  # no A has a norm above it
+        hold_VR, mix_VR, _ = (part.double() for part in self.factors(words_VM))
+        W_RR, chance_V1 = self.recurrent_weight().double(), (chance_V.double() / chance_V.sum()).unsqueeze(-1)
+        both_RR = (chance_V1 * hold_VR).t() @ hold_VR
+        cross_RR = (chance_V1 * hold_VR).t() @ mix_VR
+        mixed_RR = (chance_V1 * mix_VR).t() @ mix_VR
+        spread_RR, factor = torch.eye(self.rank, dtype=torch.float64), 0.0
+        for _ in range(200):
+            product_RR = spread_RR @ W_RR.t()
+            side_RR = cross_RR * product_RR
+            spread_RR = both_RR * spread_RR + side_RR + side_RR.t() + mixed_RR * (W_RR @ product_RR)
+            factor = float(spread_RR.norm())
+            spread_RR = spread_RR / factor
+        return factor
 
     def carry(self, states_BR: Float[Tensor, "B R"]) -> CellState:
         """The state itself."""
