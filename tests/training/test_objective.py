@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from tslm.errors import RecipeError
 from tslm.training.config import ObjectiveConfig
-from tslm.training.objective import Objective
+from tslm.training.objective import Objective, draw_chances, draw_systematically
 
 
 def make(N=30, K=1, M=6, V=40, dtype=torch.float64):
@@ -100,6 +100,38 @@ def test_a_sample_of_nearly_everything_is_nearly_exact() -> None:
     assert loss_of(sampled, inputs, targets_N).item() == pytest.approx(
         loss_slowly(inputs, targets_N).item(), rel=0.05
     )
+
+
+def test_each_word_is_drawn_with_its_own_chance_and_none_twice() -> None:
+    counts_V = torch.tensor([400, 90, 50, 20, 9, 5, 2, 2, 1, 1, 0, 0])
+    chance_V = draw_chances(counts_V, 5, 0.5)
+    assert chance_V.sum().item() == pytest.approx(5)
+    assert chance_V[0] == 1, "certain"
+    free = chance_V < 1
+    expected = (counts_V[free].double() + 1).sqrt()
+    torch.testing.assert_close(chance_V[free] / chance_V[free].sum(), expected / expected.sum())
+    generator = torch.Generator().manual_seed(0)
+    seen, draws = torch.zeros(len(counts_V)), 4000
+    for _ in range(draws):
+        words_S = draw_systematically(chance_V, generator)
+        assert len(words_S) == len(set(words_S.tolist())) == 5
+        seen[words_S] += 1
+    torch.testing.assert_close(seen / draws, chance_V.float(), atol=0.03, rtol=0)
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0])
+def test_a_weighted_sample_estimates_the_partition_function_without_bias(power) -> None:
+    counts_V = torch.arange(400, 0, -1) ** 2
+    config = ObjectiveConfig(frequent=20, sampled=80, power=power)
+    objective = Objective(config, 400, torch.Generator().manual_seed(0), counts_V)
+    logits_V = torch.randn(400, generator=torch.Generator().manual_seed(1)).double()
+    found = []
+    for _ in range(3000):
+        drawn = objective.draw()
+        terms_C = logits_V[drawn.words_C].exp()
+        terms_C[drawn.frequent :] *= drawn.log_weight_S.exp()
+        found.append(terms_C.sum().item())
+    assert sum(found) / len(found) == pytest.approx(logits_V.exp().sum().item(), rel=0.01)
 
 
 @pytest.mark.parametrize(("frequent", "sampled"), [(10, 30), (50, 50), (40, 1)])

@@ -96,9 +96,13 @@ class ObjectiveConfig:
     """How many of the most frequent words are always summed; 0 with ``sampled = 0`` means all words."""
 
     sampled: int = 0
-    """How many of the other words are drawn anew, uniformly, for each step; all, where there are no more than these."""
+    """How many of the other words are drawn anew for each step; all, where there are no more than these."""
+
+    power: float = 0.0
+    """How the other words are drawn: with a chance that grows with this power of their frequency; 0 for all alike."""
 
     def __post_init__(self) -> None:
+        check(0 <= self.power <= 1, f"objective.power = {self.power} must be 0 to 1")
         check(self.frequent >= 0, f"objective.frequent = {self.frequent} must not be negative")
         check(self.sampled >= 0, f"objective.sampled = {self.sampled} must not be negative")
         check(

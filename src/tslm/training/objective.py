@@ -33,30 +33,54 @@ class Candidates:
     column_V: Tensor | None
     """The place of each word among the candidates, -1 for the others."""
     frequent: int
-    log_weight: float
-    """ln of how many words each sampled one stands for."""
+    log_weight_S: Tensor | None
+    """ln of how many words each sampled one stands for: minus ln of its chance to be drawn."""
 
 
 class Objective:
     """Mean negative log-likelihood of the targets, with its gradients, from a kept buffer."""
 
-    def __init__(self, config: ObjectiveConfig, vocabulary: int, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        config: ObjectiveConfig,
+        vocabulary: int,
+        generator: torch.Generator,
+        counts_V: Int[Tensor, " V"] | None = None,
+    ) -> None:
+        """Prepare the draws.
+
+        Args:
+            config: how many candidates, and which.
+            vocabulary: V.
+            generator: of the draws.
+            counts_V: how often each word occurs, the most frequent first; only ``power`` needs it.
+        """
         self.config = config
         self.vocabulary = vocabulary
         self.generator = generator
         self._buffer = torch.empty(0)
+        self._whole = config.sampled == 0 or config.frequent + config.sampled >= vocabulary
+        if not self._whole and config.power > 0:
+            if counts_V is None:
+                raise ValueError("objective.power needs the words' frequencies")
+            self._chance_V = draw_chances(counts_V[config.frequent :], config.sampled, config.power)
+        else:
+            tail = max(1, vocabulary - config.frequent)
+            self._chance_V = torch.full((tail,), config.sampled / tail, dtype=torch.float64)
 
     def draw(self) -> Candidates:
         """Return the candidates of the next step."""
         frequent, sampled = self.config.frequent, self.config.sampled
-        if sampled == 0 or frequent + sampled >= self.vocabulary:
-            return Candidates(None, None, self.vocabulary, 0.0)
-        tail = self.vocabulary - frequent
-        rare_C = torch.randperm(tail, generator=self.generator)[:sampled] + frequent
-        words_C = torch.cat([torch.arange(frequent), rare_C])
+        if self._whole:
+            return Candidates(None, None, self.vocabulary, None)
+        if self.config.power > 0:
+            rare_S = draw_systematically(self._chance_V, self.generator)
+        else:
+            rare_S = torch.randperm(len(self._chance_V), generator=self.generator)[:sampled]
+        words_C = torch.cat([torch.arange(frequent), rare_S + frequent])
         column_V = torch.full((self.vocabulary,), -1)
         column_V[words_C] = torch.arange(len(words_C))
-        return Candidates(words_C, column_V, frequent, math.log(tail / sampled))
+        return Candidates(words_C, column_V, frequent, -self._chance_V[rare_S].log())
 
     def loss(
         self,
@@ -86,6 +110,28 @@ class Objective:
         return self._buffer[: rows * columns].view(rows, columns)
 
 
+def draw_chances(counts_V: Int[Tensor, " V"], number: int, power: float) -> Float[Tensor, " V"]:
+    """Return each word's chance to be among ``number`` draws: ∝ (count + 1)^power, but at most 1."""
+    wanted_V = (counts_V.double() + 1) ** power
+    chance_V = torch.zeros_like(wanted_V)
+    certain_V = torch.zeros_like(wanted_V, dtype=torch.bool)
+    while True:
+        left = number - int(certain_V.sum())
+        chance_V = torch.where(certain_V, 1.0, wanted_V * left / wanted_V[~certain_V].sum())
+        if not bool((chance_V > 1).any()):
+            return chance_V
+        certain_V |= chance_V > 1
+
+
+def draw_systematically(chance_V: Float[Tensor, " V"], generator: torch.Generator) -> Int[Tensor, " S"]:
+    """Return different words, each with its own chance: where equal steps from a random start fall along them."""
+    edges_V = chance_V.cumsum(0)
+    number = round(float(edges_V[-1]))
+    start = torch.rand((), generator=generator, dtype=torch.float64)
+    places_S = torch.searchsorted(edges_V, torch.arange(number) + start, right=True)
+    return places_S.clamp_(max=len(chance_V) - 1)
+
+
 class _CandidateCrossEntropy(torch.autograd.Function):
     """The loss and all its gradients in one pass over chunks of tokens."""
 
@@ -108,9 +154,9 @@ class _CandidateCrossEntropy(torch.autograd.Function):
         if words_C is None:
             weight_CM, offset_C, columns_N = weight_VM, bias_V, targets_N
         else:
-            assert candidates.column_V is not None  # noqa: S101
+            assert candidates.column_V is not None and candidates.log_weight_S is not None  # noqa: S101, PT018
             weight_CM, offset_C = weight_VM.index_select(0, words_C), bias_V[words_C]
-            offset_C[candidates.frequent :] += candidates.log_weight
+            offset_C[candidates.frequent :] += candidates.log_weight_S.to(offset_C.dtype)
             columns_N = candidates.column_V[targets_N]
         C = weight_CM.shape[0]
         target_weight_NM, target_bias_N = weight_VM.index_select(0, targets_N), bias_V[targets_N]

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -82,7 +83,13 @@ class Trainer:
         self.parameters = list(self.model.parameters())
         # All processes must sum over the same sampled words, or the gradients would belong to different losses.
         generator = torch.Generator().manual_seed(config.seed)
-        self.objective = Objective(objective, len(corpus.vocabulary), generator)
+        counts_V = np.bincount(corpus.splits["train"], minlength=len(corpus.vocabulary))
+        self.objective = Objective(
+            objective,
+            len(corpus.vocabulary),
+            generator,
+            torch.from_numpy(counts_V) if objective.power else None,
+        )
         self.average = [parameter.detach().clone() for parameter in self.parameters] if config.average else []
         self.position = Position(fingerprint=corpus.fingerprint)
         self.kept_step = 0
