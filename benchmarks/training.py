@@ -52,7 +52,7 @@ def measure_recurrence() -> list[dict[str, Any]]:
     """Forward and backward of one window: from the words' factors, and from their vectors."""
     before = kernel.active()
     rows = []
-    for B, T, R in ((20, 35, 256), (64, 35, 512)):
+    for B, T, R in ((20, 35, 256), (40, 35, 256), (64, 35, 512)):
         torch.manual_seed(0)
         window = Window(B, T, R)
         row: dict[str, Any] = {"B": B, "T": T, "R": R}
@@ -67,6 +67,7 @@ def measure_recurrence() -> list[dict[str, Any]]:
                     times["tslm, kernel" + suffix] = best(partial(work, scan, normalise))
             row[part] = times
         row["alone"]["products by W alone"] = best(window.products)
+        row["with_input_product"]["tslm, gated"] = best(window.with_gates)
         row["with_input_product"] |= {name: best(partial(window.pytorch, name)) for name in window.networks}
         for part in ("alone", "with_input_product"):
             row[part] = {name: 1e3 * seconds for name, seconds in row[part].items()}

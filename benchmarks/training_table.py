@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tslm.reports.tables import markdown_table
+from tslm.tables import markdown_table
 
 RESULTS = Path(__file__).parent / "results"
 

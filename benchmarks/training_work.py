@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from tslm.corpus.vocabulary import Vocabulary
+from tslm.models.recurrent.cells.gated import GatedConfig
 from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 from tslm.models.recurrent.scan import multiplicative_scan
 from tslm.training.config import ObjectiveConfig
@@ -46,6 +47,7 @@ class Window:
         self.factors_TBR = torch.randn(T, B, R).tanh().requires_grad_()
         self.gradient_TBR = torch.randn(T, B, R)
         self.networks = {"nn.RNN": nn.RNN(R, R), "nn.LSTM": nn.LSTM(R, R)}
+        self.gated = GatedConfig().build(R, R)
 
     def alone(self, road: Callable[..., Any], normalise: bool) -> None:
         """From the words' factors."""
@@ -57,6 +59,13 @@ class Window:
         self.inputs_TBR.grad = self.U_RR.grad = self.W_RR.grad = self.b_R.grad = None
         factors_TBR = F.linear(self.inputs_TBR, self.U_RR).tanh()
         road(factors_TBR, self.transfer_BR, self.W_RR, self.b_R, normalise).backward(self.gradient_TBR)
+
+    def with_gates(self) -> None:
+        """The gated cell, from the words' vectors; its three factors are three input products."""
+        self.inputs_TBR.grad = None
+        self.gated.zero_grad()
+        start = self.gated.start(self.inputs_TBR.shape[1])
+        self.gated(self.inputs_TBR, start)[0].backward(self.gradient_TBR)
 
     def pytorch(self, name: str) -> None:
         self.inputs_TBR.grad = None
@@ -116,8 +125,7 @@ def make_training(
 
     def step() -> None:
         states_TBR, _ = model.read(inputs_TB, cells)
-        latents_NKM, prior_NK = model.latents(states_TBR)
-        loss = objective.loss(latents_NKM, prior_NK, model.output_VM, model.bias, targets_TB.flatten())
+        loss = model.loss(states_TBR, targets_TB.flatten(), objective.loss).nats
         optimiser.zero_grad()
         loss.backward()
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
