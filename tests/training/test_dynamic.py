@@ -28,7 +28,7 @@ def test_without_steps_it_is_plain_evaluation(model, corpus) -> None:
 
 
 def test_a_step_is_the_formula(model, corpus) -> None:
-    """−η g / (RMS + ε) + λ (trained − now) RMS / mean RMS, from autograd's own gradients of ln p."""
+    """−η g / (RMS + ε) + λ (trained − now) RMS / ε, from autograd's own gradients of ln p."""
     known, ids, segment = corpus.splits["train"][:12], corpus.splits["valid"][:8], 4
 
     def gradients(ids, begin):
@@ -47,12 +47,11 @@ def test_a_step_is_the_formula(model, corpus) -> None:
     trained = [parameter.detach().clone() for parameter in model.parameters()]
     found = [gradients(known, begin) for begin in (0, 4, 8)]
     rms = [torch.stack(parts).pow(2).mean(0).sqrt() for parts in zip(*found, strict=True)]
-    mean = torch.cat([part.flatten() for part in rms]).mean()
     reader = Dynamic(model, known, segment)
     config = DynamicConfig(rate=0.01, decay=0.1, segment=segment)
     first = gradients(ids, 0)
     after = [
-        start - config.rate * gradient / (size + FLOOR * mean)
+        start - config.rate * gradient / (size + FLOOR * size.mean())
         for start, gradient, size in zip(trained, first, rms, strict=True)
     ]
     with reader.restored():
@@ -61,9 +60,11 @@ def test_a_step_is_the_formula(model, corpus) -> None:
             torch.testing.assert_close(parameter.detach(), expected, rtol=1e-3, atol=1e-5)
         # A second step is also drawn back, the more the larger the gradients are that a weight is used to.
         second = [torch.zeros_like(part) for part in trained]
-        reader._step(second, [(part / mean * config.decay).clamp(max=1.0) for part in rms], config.rate)
+        reader._step(
+            second, [(part / part.mean() * config.decay).clamp(max=1.0) for part in rms], config.rate
+        )
         for parameter, start, moved, size in zip(model.parameters(), trained, after, rms, strict=True):
-            back = (size / mean * config.decay).clamp(max=1.0) * (start - moved)
+            back = (size / size.mean() * config.decay).clamp(max=1.0) * (start - moved)
             torch.testing.assert_close(parameter.detach(), moved + back, rtol=1e-3, atol=1e-5)
     for parameter, start in zip(model.parameters(), trained, strict=True):
         assert torch.equal(parameter.detach(), start), "the trained weights are back"
@@ -73,7 +74,7 @@ def test_a_text_that_repeats_itself_is_learnt(model, corpus) -> None:
     ids = np.tile(np.random.default_rng(0).integers(0, len(model.vocabulary), 40).astype(np.int32), 20)
     reader = Dynamic(model, corpus.splits["train"][:400], 8)
     with reader.restored():
-        learnt = reader.nats(ids, DynamicConfig(rate=0.003, decay=0.0, segment=8))
+        learnt = reader.nats(ids, DynamicConfig(rate=0.002, decay=0.0, segment=8))
     assert learnt < 0.9 * tslm.evaluate(model, ids, reset=False).nats
 
 

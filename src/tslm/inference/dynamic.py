@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from tslm.evaluation.scoring import Tick
 from tslm.inference.inputs import ModelLike, as_run
 from tslm.inference.reading import ReadingReport, Row, measure_row
 
-RATES = (1e-4, 3e-4, 1e-3)
+RATES = (3e-5, 1e-4, 3e-4)
 DECAYS = (0.003, 0.0, 0.02)
 """The η and λ that are tried."""
 
@@ -59,7 +60,8 @@ def evaluate_dynamic(
 
     def tried(config: DynamicConfig) -> float:
         with reader.restored():
-            return reader.nats(part, config, tick=tick)
+            nats = reader.nats(part, config, tick=tick)
+        return nats if math.isfinite(nats) else math.inf
 
     # One after the other: the best rate hardly depends on the pull.
     found = min((DynamicConfig(rate=rate, decay=DECAYS[0], segment=segment) for rate in RATES), key=tried)

@@ -19,17 +19,17 @@ from tslm.models.trainable import Carried, Trainable
 from tslm.training.config import ObjectiveConfig
 from tslm.training.objective import Objective
 
-FLOOR = 0.1
-"""What is added to a weight's root mean square gradient, as a share of the mean of all: rarely moved weights, such as
-the vectors of rare words, would otherwise leap."""
+FLOOR = 1.0
+"""What is added to a weight's root mean square gradient, as a share of the mean of its matrix: rarely moved weights,
+such as the vectors of rare words, would otherwise leap."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DynamicConfig:
     """How a model learns while it reads."""
 
-    rate: float = 3e-4
-    """η: the step of a weight whose gradient is as large as it was on average in training."""
+    rate: float = 1e-4
+    """η: about the step of a weight whose gradient is as large as it was on average in training."""
 
     decay: float = 0.003
     """λ: the share of the way back to the trained weights that is gone at each step."""
@@ -46,8 +46,9 @@ class DynamicConfig:
 class Dynamic:
     """A trained model that learns from what it reads; ``restored`` gives it its trained weights back.
 
-    Each weight moves by −η g / (RMS + ε) + λ (trained − now) · RMS / mean RMS, where RMS is the root mean square of its
-    gradient over text that the model was trained on: weights move, and are held, as training moved them.
+    Each weight moves by −η g / (RMS + ε) + λ (trained − now) · RMS / ε. RMS is the root mean square of its gradient
+    over text that the model was trained on, and ε the mean of these over its matrix: weights move, and are held, as
+    training moved them.
 
     Args:
         model: the trained model. Its weights change while it reads.
@@ -73,13 +74,13 @@ class Dynamic:
             count += 1
         check(count > 0, "there is no text that the model was trained on; give at least a few hundred words")
         sizes = [square.div_(count).sqrt_() for square in squares]
-        mean = float(torch.cat([size.flatten() for size in sizes]).mean())
-        if not mean > 0:
+        means = [float(size.mean()) for size in sizes]
+        if not all(mean > 0 for mean in means):
             raise NumberError(
-                "the model has no gradient on its own training text; it cannot learn while reading"
+                "a weight has no gradient on the training text; the model cannot learn while reading"
             )
-        self._scale = [1 / (size + FLOOR * mean) for size in sizes]
-        self._hold = [size / mean for size in sizes]
+        self._scale = [1 / (size + FLOOR * mean) for size, mean in zip(sizes, means, strict=True)]
+        self._hold = [size / mean for size, mean in zip(sizes, means, strict=True)]
 
     @contextmanager
     def restored(self) -> Generator[None, None, None]:
