@@ -51,6 +51,10 @@ class BackoffModel(LanguageModel[NDArray[np.int64]]):
 
     kind: ClassVar[str] = "backoff"
 
+    # All tokens of a window are looked up together, in the order of the tree: the more, the nearer they lie.
+    window = 1 << 16
+    forgets_lines = True
+
     def __init__(self, table: BackoffTable, vocabulary: Vocabulary) -> None:
         """Make a model of a table whose words are those of ``vocabulary``."""
         if table.trie.vocabulary_size != len(vocabulary):
