@@ -1,6 +1,7 @@
 """The count side measured: estimating, scoring, blanks, memory; beside KenLM (queries) and NLTK's lm, in one run.
 
-    python benchmarks/ngram.py            # all, about three minutes; writes results/ngram.json
+    python benchmarks/ngram.py            # all, about five minutes; writes results/ngram.json
+    python benchmarks/ngram.py --only commands   # one part anew, the others as they are stored
     python benchmarks/ngram.py --docs     # only puts the stored results into the docs
 
 One core: the script sets OMP_NUM_THREADS=1 for every measurement, and times are processor seconds, the best of a few.
@@ -27,7 +28,13 @@ from report import write_table
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-DOCS = {"perplexity": "ngrams.md", "speed": "ngram-speed.md", "disk": "ngram-speed.md"}
+DOCS = {
+    "perplexity": "ngrams.md",
+    "speed": "ngram-speed.md",
+    "commands": "ngram-speed.md",
+    "size": "ngram-speed.md",
+    "disk": "ngram-speed.md",
+}
 """Which page has which table."""
 PATTERNS = ("the ? of the ?", "? ? of the company", "the ? ? said", "mr. ? said the ? was ?")
 TOKENS_PER_COPY = 250_000
@@ -184,7 +191,63 @@ def compare_nltk() -> dict[str, float]:
     }
 
 
+COPIES = 4
+"""How often the training text of Penn Treebank is scored through the command."""
+
+
+def commands() -> dict[str, Any]:
+    """Whole commands on PTB KN-5 in processor seconds, start and all; and the sizes and losses of fewer bits."""
+    import tslm
+    from tslm.interop.arpa_checks import measure_normalisation
+
+    text = (Path(os.environ["TSLM_DATA"]) / "ptb" / "ptb.train.txt").read_bytes()
+
+    def seconds(*arguments: object) -> float:
+        def used() -> float:
+            usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return usage.ru_utime + usage.ru_stime
+
+        before = used()
+        subprocess.run(
+            [sys.executable, "-m", "tslm", *map(str, arguments)],
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        return used() - before
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "text").write_bytes(text * COPIES)
+        (folder / "line").write_text("the company said\n")
+        tokens = (len(text.split()) + text.count(b"\n")) * COPIES
+        times: dict[str, float] = {}
+        sizes: dict[str, dict[str, float]] = {}
+        for bits in (64, 32, 8):
+            run = folder / str(bits)
+            times[f"train, {bits} bits"] = seconds(
+                "train", "ptb/kn5", "--set", f"model.bits={bits}", "--out", run
+            )
+            sums = measure_normalisation(tslm.load(run))
+            sizes[str(bits)] = {
+                "mb": (run / "model.safetensors").stat().st_size / 1e6,
+                **{split: tslm.evaluate(run, split=split).perplexity for split in ("valid", "test")},
+                "worst_sum": sums.worst,
+            }
+        run = folder / "64"
+        times["score a line"] = min(seconds("score", run, folder / "line") for _ in range(3))
+        for title, options in (("totals", []), ("tsv", ["--tsv"]), ("tokens", ["--tokens", "--tsv"])):
+            times[f"score, {title}"] = min(seconds("score", run, folder / "text", *options) for _ in range(2))
+        for ending in ("arpa", "arpa.gz"):
+            path = folder / f"kn5.{ending}"
+            times[f"{ending} out"] = seconds("arpa", "export", run, path)
+            times[f"{ending} in"] = seconds("arpa", "import", path, "--out", folder / f"from-{ending}")
+            sizes[ending] = {"mb": path.stat().st_size / 1e6}
+    return {"tokens": tokens, "seconds": times, "sizes": sizes}
+
+
 STEPS: dict[str, Callable[[], Any]] = {
+    "commands": commands,
     "ptb": lambda: estimate("ptb"),
     "wikitext-2": lambda: estimate("wikitext-2"),
     "growth": grow,
@@ -243,6 +306,30 @@ def make_tables(results: dict[str, Any], spill: dict[str, Any]) -> dict[str, lis
     )
     for text, row in queries["blanks"].items():
         speed.append([f"`{text}`", f"{row['fill_seconds'] * 1000:.0f} ms", "", ""])
+    whole = results["commands"]
+    times, tokens = whole["seconds"], whole["tokens"]
+    command = [["command", "processor seconds", "tokens/s"]]
+    command.append(["`tslm train ptb/kn5`", f"{times['train, 64 bits']:.2f}", ""])
+    command.append(["`tslm score` of a line", f"{times['score a line']:.2f}", ""])
+    for title, options in (("totals", ""), ("tsv", " --tsv"), ("tokens", " --tokens --tsv")):
+        taken = times[f"score, {title}"]
+        command.append([f"`tslm score RUN FILE{options}`", f"{taken:.2f}", f"{tokens / taken:,.0f}"])
+    for ending in ("arpa", "arpa.gz"):
+        for way, verb in (("out", "export"), ("in", "import")):
+            title = f"`tslm arpa {verb}`, .{ending} of {whole['sizes'][ending]['mb']:.0f} MB"
+            command.append([title, f"{times[f'{ending} {way}']:.2f}", ""])
+    size = [["`model.bits`", "file", "PTB valid", "PTB test", "sum farthest from one, of 502 histories"]]
+    for bits in ("64", "32", "8"):
+        row = whole["sizes"][bits]
+        size.append(
+            [
+                bits,
+                f"{row['mb']:.1f} MB",
+                f"{row['valid']:.4f}",
+                f"{row['test']:.4f}",
+                f"{row['worst_sum']:.6f}",
+            ]
+        )
     disk = [["what", "tokens", "seconds", "peak memory"]]
     titles = {
         "duckdb": "sort and group all windows, DuckDB",
@@ -252,7 +339,7 @@ def make_tables(results: dict[str, Any], spill: dict[str, Any]) -> dict[str, lis
     for name, row in spill["results"].items():
         tokens = spill["settings"]["tokens" if name == "count" else "engine_tokens"]
         disk.append([titles[name], f"{tokens:,}", f"{row['seconds']:.0f}", f"{row['peak_gb']:.2f} GB"])
-    return {"perplexity": perplexity, "speed": speed, "disk": disk}
+    return {"perplexity": perplexity, "speed": speed, "commands": command, "size": size, "disk": disk}
 
 
 def write_docs(tables: dict[str, list[list[str]]]) -> None:
@@ -266,6 +353,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--docs", action="store_true", help="only write the stored results into the docs")
+    parser.add_argument("--only", choices=tuple(STEPS), help="measure this part anew")
     parser.add_argument("--step", choices=tuple(STEPS), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.step:
@@ -278,7 +366,9 @@ def main() -> None:
     out = RESULTS / "ngram.json"
     if not arguments.docs:
         results: dict[str, Any] = {}
-        for step in STEPS:
+        if arguments.only:
+            results = json.loads(out.read_text(encoding="utf-8"))["results"]
+        for step in [arguments.only] if arguments.only else STEPS:
             print(f"{step} …", file=sys.stderr)
             command = [sys.executable, __file__, "--step", step]
             done = subprocess.run(

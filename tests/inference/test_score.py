@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import tslm
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError
-from tslm.evaluation.scoring import group_by_length, score_text
+from tslm.evaluation.scoring import group_by_length, score_each, score_text, split_lines
 from tslm.inference import inputs, score
 from tslm.inference.inputs import read_lines
-from tslm.inference.score import Total, describe_sentence, score_lines
+from tslm.inference.score import Total, describe_sentence, score_blocks, score_lines
 from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 
 LINES = ["the cat sat on the mat", "", "a zebra saw the river", "the dog", "   a man liked a dog ", "<eos>"]
@@ -154,3 +154,35 @@ def test_groups_hold_every_line_once(lengths, batch_tokens) -> None:
         widest = max(lengths[place] for place in group.tolist())
         assert lengths[group[-1]] == widest
         assert len(group) == 1 or widest * len(group) <= batch_tokens
+
+
+def test_lines_are_one_running_text_to_a_model_that_forgets_them(runs) -> None:
+    model = tslm.load(runs["kn"])
+    shapes = []
+    original = model.score
+
+    def watch(tokens_BT, state):
+        shapes.append(tokens_BT.shape)
+        return original(tokens_BT, state)
+
+    model.score = watch  # type: ignore[method-assign]
+    lines = [*LINES, "a zebra", "the\nriver"]  # a marker and a newline within a line do not part it
+    [block] = score_blocks(model, lines)
+    assert shapes == [(1, len(block.words))]
+    assert block.lengths.tolist() == [len(line.split()) + 1 for line in lines]
+    assert block.unknown.tolist() == [sentence.unknown for sentence in block.sentences()]
+    expected = list(score_slowly(model, lines))
+    np.testing.assert_allclose(block.log_probabilities, np.concatenate(expected), rtol=1e-12)
+    np.testing.assert_allclose(block.line_log_probabilities, list(map(sum, expected)), rtol=1e-12)
+    assert block.perplexities == [sentence.perplexity for sentence in block.sentences()]
+
+
+def test_the_reset_perplexity_of_a_model_that_forgets_lines_is_what_its_lines_have(runs) -> None:
+    model = tslm.load(runs["kn"])
+    ids = np.concatenate([model.vocabulary.encode_line(line) for line in LINES])
+    nats = -sum(
+        scores.sum()
+        for _, each in score_each(model, split_lines(ids, model.vocabulary.eos_id), batch_tokens=7)
+        for scores in each
+    )
+    assert tslm.evaluate(model, ids).perplexity_reset == pytest.approx(math.exp(nats / len(ids)), rel=1e-12)

@@ -307,3 +307,42 @@ def test_the_command_line_warns(tmp_path: Path, capsys: pytest.CaptureFixture[st
     told = capsys.readouterr()
     assert "foreign.arpa is not normalised: after" in told.err
     assert json.loads(told.out)["off"] > 0
+
+
+@pytest.mark.parametrize("gap", ["\t", "  ", " \t"])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_all_lines_at_once_reads_what_line_by_line_does(
+    small: NgramModel, tmp_path: Path, gap: str, shuffled: bool
+) -> None:
+    path = tmp_path / "model.arpa"
+    export_arpa(small, path)
+    expected = import_arpa(path).table
+    head, *sections = path.read_text().split("-grams:\n")
+    changed = [head]
+    for section in sections:
+        lines, *rest = section.split("\n\n", 1)
+        # Two spaces are read line by line; the order of the lines must not matter.
+        ngrams = [line.replace("\t", gap) for line in lines.split("\n")]
+        changed.append("\n\n".join(["\n".join(ngrams[::-1] if shuffled else ngrams), *rest]))
+    path.write_text("-grams:\n".join(changed))
+    found = import_arpa(path)
+    by_word = [found.vocabulary.ids[word] for word in small.vocabulary.words]
+    if not shuffled:
+        np.testing.assert_array_equal(found.table.trie.keys, expected.trie.keys)
+        np.testing.assert_array_equal(found.table.log_probability, expected.log_probability)
+        np.testing.assert_array_equal(found.table.log_weight, expected.log_weight)
+    ids = np.random.default_rng(0).integers(0, len(by_word), (1, 500))
+    ours, _ = small.score(ids, small.start(1))
+    theirs, _ = found.score(np.array(by_word)[ids], found.start(1))
+    np.testing.assert_allclose(theirs, ours, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["model.arpa", "model.arpa.gz"])
+def test_progress_ends_at_the_end(small: NgramModel, tmp_path: Path, name: str) -> None:
+    written: list[int] = []
+    read: list[int] = []
+    export_arpa(small, tmp_path / name, written.append)
+    assert sum(written) == small.table.trie.node_count - 1
+    import_arpa(tmp_path / name, read.append)
+    size = (tmp_path / name).stat().st_size
+    assert size * 0.5 < sum(read) <= size

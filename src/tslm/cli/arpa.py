@@ -68,14 +68,15 @@ def run_export(arguments: argparse.Namespace) -> int:
     from tslm.errors import UnsupportedError
     from tslm.interop.arpa import export_arpa
     from tslm.models.ngram.backoff import BackoffModel
-    from tslm.progress import track_bytes
+    from tslm.progress import track_count
 
     model = tslm.load(arguments.run_folder)
     if not isinstance(model, BackoffModel):
         raise UnsupportedError(
             f"a model of kind {model.kind!r} has no n-grams to write; give the run of an n-gram model"
         )
-    with track_bytes(f"writing {arguments.file}", total=None) as tick:
+    ngrams = model.table.trie.node_count - 1
+    with track_count(f"writing {arguments.file}", ngrams, "n-grams") as tick:
         export_arpa(model, Path(arguments.file), tick)
     _print(arguments.file, model, json=arguments.json)
     return 0
@@ -88,8 +89,9 @@ def run_import(arguments: argparse.Namespace) -> int:
     from tslm.interop.arpa import import_run
     from tslm.progress import track_bytes
 
-    with track_bytes(f"reading {arguments.file}", total=None) as tick:
-        model, sums = import_run(Path(arguments.file), Path(arguments.out), tick, check=arguments.check)
+    path = Path(arguments.file)
+    with track_bytes(f"reading {path}", path.stat().st_size if path.is_file() else None) as tick:
+        model, sums = import_run(path, Path(arguments.out), tick, check=arguments.check)
     if sums.off:
         print(f"tslm: {arguments.file} is not normalised: {sums}", file=sys.stderr)
     _print(arguments.out, model, json=arguments.json, checked=sums.histories, off=sums.off, worst=sums.worst)

@@ -6,8 +6,10 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from tslm.inference.score import ScoredSentence, Total
+    from tslm.inference.score import ScoredBlock, Total
 
 EXAMPLES = """examples:
   tslm score runs/ptb-kn5 sentences.txt
@@ -47,21 +49,21 @@ def run(arguments: argparse.Namespace) -> int:
     import tslm
     from tslm.errors import CorpusError
     from tslm.inference.inputs import STANDARD_INPUT, read_lines
-    from tslm.inference.score import Total, score_lines
+    from tslm.inference.score import Total, score_blocks
 
     # Not tslm.score, which holds all sentences: a text of any length needs no more memory than its buffer.
     model = tslm.load(arguments.run_folder)
     show = _Json() if arguments.json else _Tsv() if arguments.tsv else _Table()
     total = Total()
     typed = STANDARD_INPUT in arguments.files and sys.stdin.isatty()
-    scored = score_lines(
+    scored = score_blocks(
         model, read_lines(arguments.files), carry=arguments.carry, **({"buffer_tokens": 1} if typed else {})
     )
-    for sentence in scored:
+    for block in scored:
         if not total.lines:
             show.begin(arguments.tokens)
-        total.add(sentence)
-        show.sentence(total.lines, sentence, arguments.tokens)
+        total.add_block(block)
+        show.block(block, arguments.tokens)
     if not total.lines:
         raise CorpusError("standard input has no line; give a text with one sentence per line")
     show.total(total)
@@ -69,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 class _Table:
-    """Aligned columns, written line by line: a text of any length needs no more memory than a line."""
+    """Aligned columns, written block by block: a text of any length needs no more memory than a block."""
 
     def begin(self, tokens: bool) -> None:
         # Colours are for a terminal, and what makes them takes longer to load than a line to score.
@@ -81,16 +83,30 @@ class _Table:
         names = f"{'line':>7}  {'ln p':>10}  {'perplexity':>10}  {'tokens':>6}  text"
         self._print(names, style="bold")
 
-    def sentence(self, number: int, sentence: ScoredSentence, tokens: bool) -> None:
-        numbers = f"{sentence.log_probability:>10.3f}  {sentence.perplexity:>10.2f}  {len(sentence.words):>6}"
-        words = [
-            self._mark(word, known)
-            for word, known in zip(sentence.words, sentence.known.tolist(), strict=True)
-        ]
-        self._print(f"{number:>7}  {numbers}  {' '.join(words[:-1])}".rstrip())
-        if tokens:
-            for word, score in zip(words, sentence.log_probabilities, strict=True):
-                self._print(f"{'':>7}  {score:>10.3f}  {'':>18}  {word}")
+    def block(self, block: ScoredBlock, tokens: bool) -> None:
+        words = self._mark(block)
+        scores = block.log_probabilities.tolist() if tokens else []
+        begin = 0
+        rows: list[str] = []
+        for number, (score, perplexity, length, end) in enumerate(
+            zip(
+                block.line_log_probabilities.tolist(),
+                block.perplexities,
+                block.lengths.tolist(),
+                block.ends.tolist(),
+                strict=True,
+            ),
+            block.first,
+        ):
+            numbers = f"{number:>7}  {score:>10.3f}  {perplexity:>10.2f}  {length:>6}"
+            rows.append(f"{numbers}  {' '.join(words[begin : end - 1])}".rstrip())
+            if tokens:
+                rows += [
+                    f"{'':>7}  {score:>10.3f}  {'':>18}  {word}"
+                    for score, word in zip(scores[begin:end], words[begin:end], strict=True)
+                ]
+            begin = end
+        self._print("\n".join(rows))
 
     def total(self, total: Total) -> None:
         self._print(
@@ -99,19 +115,23 @@ class _Table:
             style="bold",
         )
 
-    def _mark(self, word: str, known: bool) -> str:
-        """Return a word for the table: an unknown one in brackets, and red where there are colours."""
-        if self.console is None:
-            return word if known else f"⟨{word}⟩"
-        from rich.markup import escape
+    def _mark(self, block: ScoredBlock) -> list[str]:
+        """Return the words for the table: unknown ones in brackets, and red where there are colours."""
+        words = list(block.words)
+        colour = self.console is not None
+        if colour:
+            from rich.markup import escape
 
-        return escape(word) if known else f"[red]⟨{escape(word)}⟩[/red]"
+            words = list(map(escape, words))
+        for place in np.flatnonzero(~block.known).tolist():
+            words[place] = f"[red]⟨{words[place]}⟩[/red]" if colour else f"⟨{words[place]}⟩"
+        return words
 
-    def _print(self, line: str, style: str | None = None) -> None:
+    def _print(self, text: str, style: str | None = None) -> None:
         if self.console is None:
-            print(line)
+            print(text)
         else:
-            self.console.print(line, style=style, highlight=False, soft_wrap=True)
+            self.console.print(text, style=style, highlight=False, soft_wrap=True)
 
 
 class _Tsv:
@@ -121,22 +141,29 @@ class _Tsv:
         columns = ("line", "log_probability", "unknown", "word") if tokens else ("line", "log_probability")
         print(*columns, *(() if tokens else ("perplexity", "tokens", "unknown", "text")), sep="\t")
 
-    def sentence(self, number: int, sentence: ScoredSentence, tokens: bool) -> None:
+    def block(self, block: ScoredBlock, tokens: bool) -> None:
+        numbers = np.arange(block.first, block.first + len(block.lines))
         if tokens:
-            for word, known, score in zip(
-                sentence.words, sentence.known, sentence.log_probabilities, strict=True
-            ):
-                print(number, float(score), int(not known), word, sep="\t")
-        else:
-            print(
-                number,
-                sentence.log_probability,
-                sentence.perplexity,
-                len(sentence.words),
-                sentence.unknown,
-                sentence.text,
-                sep="\t",
+            columns = zip(
+                np.repeat(numbers, block.lengths).tolist(),
+                block.log_probabilities.tolist(),
+                (~block.known).astype(np.uint8).tolist(),
+                block.words,
+                strict=True,
             )
+            rows = [f"{line}\t{score!r}\t{unknown}\t{word}\n" for line, score, unknown, word in columns]
+            sys.stdout.write("".join(rows))
+        else:
+            columns = zip(
+                numbers.tolist(),
+                block.line_log_probabilities.tolist(),
+                block.perplexities,
+                block.lengths.tolist(),
+                block.unknown.tolist(),
+                (" ".join(line.split()) for line in block.lines),
+                strict=True,
+            )
+            sys.stdout.write("".join("\t".join(map(str, row)) + "\n" for row in columns))
 
     def total(self, total: Total) -> None:
         print(total, file=sys.stderr)
@@ -148,12 +175,14 @@ class _Json:
     def begin(self, tokens: bool) -> None:
         pass
 
-    def sentence(self, number: int, sentence: ScoredSentence, tokens: bool) -> None:
+    def block(self, block: ScoredBlock, tokens: bool) -> None:
         import json
 
         from tslm.inference.score import describe_sentence
 
-        print(json.dumps({"line": number, **describe_sentence(sentence, tokens=tokens)}, ensure_ascii=False))
+        for number, sentence in enumerate(block.sentences(), block.first):
+            report = {"line": number, **describe_sentence(sentence, tokens=tokens)}
+            print(json.dumps(report, ensure_ascii=False))
 
     def total(self, total: Total) -> None:
         import json

@@ -136,6 +136,10 @@ class Vocabulary:
         except KeyError as error:
             raise unknown_word(str(error.args[0])) from None
 
+    def look_up(self, words: Sequence[str]) -> NDArray[np.int32]:
+        """Return the ids of ``words``, -1 for a word outside the vocabulary."""
+        return np.fromiter(map(self._table.get, words, repeat(-1)), np.int32, len(words))
+
     def encode_line(self, text: str) -> NDArray[np.int32]:
         """Return the ids of the words of one line (split at white space), with ``<eos>`` after them."""
         return self.encode([*text.split(), EOS])

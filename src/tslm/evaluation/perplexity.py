@@ -63,7 +63,7 @@ def evaluate(
     ids: NDArray[np.int32],
     *,
     reset: bool = True,
-    window: int = 4096,
+    window: int | None = None,
     batch_tokens: int = 16384,
     size: TextSize | None = None,
     tick: Tick | None = None,
@@ -73,8 +73,10 @@ def evaluate(
     Args:
         model: any language model.
         ids: the text, one ``<eos>`` after each line.
-        reset: also measure with the state started anew at every line (twice the work).
-        window: how many tokens are scored at once; it changes the memory used, not the result.
+        reset: also measure with the state started anew at every line: twice the work, but for a model that
+            forgets each line in any case.
+        window: how many tokens are scored at once; it changes the memory used, not the result. As many as suit the
+            model when left out.
         batch_tokens: how many tokens of lines are scored at once for ``reset``; the same holds.
         size: how large the text is as text; given, it is measured per byte and per word between white space too.
         tick: told how many more tokens have been read.
@@ -93,7 +95,11 @@ def evaluate(
     count, nats, reset_nats = len(ids), 0.0, 0.0
     for values_1W, _ in score_windows(model, ids[None], model.start(1), window=window, tick=tick):
         nats -= float(values_1W.sum(dtype=np.float64))
-    if reset:
+    if reset and model.forgets_lines:
+        reset_nats = nats
+        if tick is not None:
+            tick(count)
+    elif reset:
         lines = split_lines(ids, eos)
         for _, scores in score_each(model, lines, batch_tokens=batch_tokens, tick=tick):
             reset_nats -= float(np.concatenate(scores).sum())

@@ -23,7 +23,7 @@ def score_windows(
     tokens_BT: Int[np.ndarray, "B T"],
     state: Any,
     *,
-    window: int,
+    window: int | None = None,
     tick: Tick | None = None,
 ) -> Iterator[tuple[Float[np.ndarray, "B W"], Any]]:
     """Yield ln p of B texts side by side, a window of columns at a time, each with the state after it.
@@ -32,9 +32,11 @@ def score_windows(
         model: any language model.
         tokens_BT: the ids.
         state: the state before the first column.
-        window: how many columns are scored at once; it changes the memory used, not the result.
+        window: how many columns are scored at once; it changes the memory used, not the result. As many as suit the
+            model when left out.
         tick: told how many more tokens have been scored.
     """
+    window = window or max(1, model.window // len(tokens_BT))
     for begin in range(0, tokens_BT.shape[1], window):
         values_BW, state = model.score(tokens_BT[:, begin : begin + window], state)
         if tick is not None:
@@ -47,7 +49,7 @@ def score_text(
     ids: NDArray[np.integer[Any]],
     state: Any = None,
     *,
-    window: int = 4096,
+    window: int | None = None,
     tick: Tick | None = None,
 ) -> tuple[NDArray[np.float64], Any]:
     """Return ln p of every token of a text, the state carried from beginning to end, and the state after it.
@@ -56,7 +58,8 @@ def score_text(
         model: any language model.
         ids: the text, one ``<eos>`` after each line.
         state: the state to go on from; that of the beginning of a text when left out.
-        window: how many tokens are scored at once; it changes the memory used, not the result.
+        window: how many tokens are scored at once; it changes the memory used, not the result. As many as suit the
+            model when left out.
         tick: told how many more tokens have been scored.
     """
     state = model.start(1) if state is None else state

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from html import escape
 from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tslm.corpus.vocabulary import EOS, UNK
+from tslm.corpus.vocabulary import EOS, unknown_word
 from tslm.errors import CorpusError
 from tslm.evaluation.perplexity import perplexity
 from tslm.evaluation.scoring import score_each, score_text
@@ -20,10 +21,7 @@ from tslm.models.base import LanguageModel
 from tslm.tables import show_number, text_table
 
 BUFFER_TOKENS = 1 << 16
-"""How many tokens of lines are held to be batched by length."""
-
-BATCH_TOKENS = 1 << 12
-"""How many tokens are scored at once: enough for the processor, few enough for its caches."""
+"""How many tokens of lines are held to be scored together."""
 
 SHOWN = 10
 """How many sentences a representation shows."""
@@ -48,7 +46,7 @@ class ScoredSentence:
     @property
     def log_probability(self) -> float:
         """Ln p of the whole sentence, its end included."""
-        return float(self.log_probabilities.sum())
+        return float(_sum_lines(self.log_probabilities, np.array([len(self.words)]))[0])
 
     @property
     def perplexity(self) -> float:
@@ -75,6 +73,59 @@ class ScoredSentence:
         return f"<p>{' '.join(_colour(word, known, score) for word, known, score in words)}</p>"
 
 
+@dataclass(frozen=True, eq=False)
+class ScoredBlock:
+    """Lines in a row, their words one after the other: what is printed of many needs no object for each."""
+
+    first: int
+    """The number of the first line, from 1."""
+
+    lines: Sequence[str]
+    """The lines as they were given."""
+
+    words: Sequence[str]
+    """The words of all lines, ``<eos>`` behind each line."""
+
+    ends: NDArray[np.int64]
+    """Where each line ends among them."""
+
+    known: NDArray[np.bool_]
+    """Which of them are in the vocabulary; the others were scored as ``<unk>``."""
+
+    log_probabilities: NDArray[np.float64]
+    """ln p of each word given those before it; -inf for an impossible one."""
+
+    @cached_property
+    def lengths(self) -> NDArray[np.int64]:
+        """How many words each line has."""
+        return np.diff(self.ends, prepend=0)
+
+    @cached_property
+    def line_log_probabilities(self) -> NDArray[np.float64]:
+        """Ln p of each line."""
+        return _sum_lines(self.log_probabilities, self.ends)
+
+    @property
+    def perplexities(self) -> list[float]:
+        """The perplexity of each line."""
+        return list(map(perplexity, (-self.line_log_probabilities).tolist(), self.lengths.tolist()))
+
+    @property
+    def unknown(self) -> NDArray[np.int64]:
+        """How many words of each line are not in the vocabulary."""
+        return np.diff(np.cumsum(~self.known)[self.ends - 1], prepend=0)
+
+    def sentences(self) -> Iterator[ScoredSentence]:
+        """Yield each line on its own."""
+        begin = 0
+        for line, end in zip(self.lines, self.ends.tolist(), strict=True):
+            own = slice(begin, end)
+            yield ScoredSentence(
+                " ".join(line.split()), tuple(self.words[own]), self.known[own], self.log_probabilities[own]
+            )
+            begin = end
+
+
 @dataclass
 class Total:
     """A running sum over sentences."""
@@ -90,6 +141,13 @@ class Total:
         self.tokens += len(sentence.words)
         self.lines += 1
         self.unknown += sentence.unknown
+
+    def add_block(self, block: ScoredBlock) -> None:
+        """Count the lines of a block."""
+        self.nats -= float(block.log_probabilities.sum())
+        self.tokens += len(block.words)
+        self.lines += len(block.lines)
+        self.unknown += int((~block.known).sum())
 
     @property
     def perplexity(self) -> float:
@@ -203,7 +261,7 @@ def score_lines(
     *,
     carry: bool = False,
     buffer_tokens: int = BUFFER_TOKENS,
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int | None = None,
 ) -> Iterator[ScoredSentence]:
     """Yield each line scored, in the order given, holding no more of them than the buffer.
 
@@ -211,8 +269,10 @@ def score_lines(
         model: any language model.
         lines: one sentence each, as people write it; an empty one has its ``<eos>`` alone.
         carry: go on from the state after the line before, as in running text; otherwise every line starts anew.
-        buffer_tokens: how many tokens of lines are collected before they are scored in batches of like length.
+        buffer_tokens: how many tokens of lines are collected before they are scored, in batches of like length where
+            the model does not forget each line in any case.
         batch_tokens: how many tokens are scored at once; like the buffer it changes speed and memory, not the result.
+            As many as suit the model when left out.
 
     Raises:
         CorpusError: a line of more than a million words, or a word for which there is neither id nor ``<unk>``.
@@ -222,24 +282,33 @@ def score_lines(
         >>> max(score_lines(model, hypotheses), key=lambda scored: scored.log_probability).words
         ('the', 'king', 'said', '<eos>')
     """
+    for block in score_blocks(
+        model, lines, carry=carry, buffer_tokens=buffer_tokens, batch_tokens=batch_tokens
+    ):
+        yield from block.sentences()
+
+
+def score_blocks(
+    model: LanguageModel[Any],
+    lines: Iterable[str],
+    *,
+    carry: bool = False,
+    buffer_tokens: int = BUFFER_TOKENS,
+    batch_tokens: int | None = None,
+) -> Iterator[ScoredBlock]:
+    """Yield what ``score_lines`` does, as many lines at a time as fill the buffer; nothing is done word by word."""
     state = model.start(1)
-    unknown = model.vocabulary.unk_id
     for first, block in _blocks(lines, buffer_tokens):
-        words = [[*line, EOS] for line in model.rule.split_many(block)]
-        encoded = [_encode(model, line, first + place) for place, line in enumerate(words)]
-        scores: list[NDArray[np.float64]] = [np.empty(0)] * len(block)
-        if carry:
-            values, state = score_text(model, np.concatenate(encoded), state, window=batch_tokens)
-            scores = np.split(values, np.cumsum([len(line) for line in encoded])[:-1])
+        words, ids, known, ends = _encode(model, block, first)
+        if carry or model.forgets_lines:
+            values, state = score_text(model, ids, state, window=batch_tokens)
         else:
-            for places, found in score_each(model, encoded, batch_tokens=batch_tokens):
-                for place, values in zip(places.tolist(), found, strict=True):
-                    scores[place] = values
-        for line, own, ids, values in zip(block, words, encoded, scores, strict=True):
-            known = ids != (-1 if unknown is None else unknown)
-            if not known.all():
-                known |= np.array([word == UNK for word in own])
-            yield ScoredSentence(" ".join(line.split()), tuple(own), known, values)
+            values, begins = np.empty(len(ids)), [0, *ends.tolist()]
+            own = np.split(ids, ends[:-1])
+            for places, found in score_each(model, own, batch_tokens=batch_tokens or model.window):
+                for place, scores in zip(places.tolist(), found, strict=True):
+                    values[begins[place] : begins[place + 1]] = scores
+        yield ScoredBlock(first, block, words, ends, known, values)
 
 
 def describe_sentence(sentence: ScoredSentence, *, tokens: bool = False) -> dict[str, Any]:
@@ -286,11 +355,31 @@ def _blocks(lines: Iterable[str], buffer_tokens: int) -> Iterator[tuple[int, lis
         yield first, block
 
 
-def _encode(model: LanguageModel[Any], words: Sequence[str], number: int) -> NDArray[np.int32]:
-    try:
-        return model.vocabulary.encode(words)
-    except CorpusError as error:
-        raise CorpusError(f"line {number}: {error}") from error
+def _encode(
+    model: LanguageModel[Any], block: Sequence[str], first: int
+) -> tuple[list[str], NDArray[np.int32], NDArray[np.bool_], NDArray[np.int64]]:
+    """Return the words of lines, their ids, which of them the model knows, and where each line ends."""
+    vocabulary = model.vocabulary
+    words = model.rule.split_lines("\n".join(block) + "\n")
+    ids = vocabulary.look_up(words)
+    ends = np.flatnonzero(ids == vocabulary.eos_id) + 1
+    if len(ends) != len(block):  # a line has the marker, or a newline, within it
+        of_lines = [[*line, EOS] for line in model.rule.split_many(block)]
+        words = [word for line in of_lines for word in line]
+        ids, ends = vocabulary.look_up(words), np.cumsum([len(line) for line in of_lines])
+    known = ids >= 0
+    if not known.all():
+        if vocabulary.unk_id is None:
+            place = int(np.argmin(known))
+            number = first + int(np.searchsorted(ends, place, side="right"))
+            raise CorpusError(f"line {number}: {unknown_word(words[place])}")
+        ids[~known] = vocabulary.unk_id
+    return words, ids, known, ends
+
+
+def _sum_lines(values: NDArray[np.float64], ends: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return the sum of each line's values."""
+    return np.add.reduceat(values, np.concatenate([[0], ends[:-1]]))
 
 
 def _colour(word: str, known: bool, score: float) -> str:

@@ -45,6 +45,12 @@ class LanguageModel(ABC, Generic[StateT]):
     rule: TextRule = TextRule()
     """How raw text becomes words of the vocabulary, and words become text again; a run gives its model its own."""
 
+    window: int = 1 << 12
+    """How many tokens are best scored at once; it changes speed and memory, not the result."""
+
+    forgets_lines: bool = False
+    """Whether the state after ``<eos>`` is that of ``start``: lines that start anew are then one running text."""
+
     @abstractmethod
     def start(self, batch: int) -> StateT:
         """Return the state at the beginning of ``batch`` texts."""

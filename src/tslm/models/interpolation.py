@@ -84,6 +84,9 @@ class Interpolation(LanguageModel[tuple[Any, ...]]):
         ]
         with np.errstate(divide="ignore"):
             self._log_weights = np.log(np.array(config.weights))
+        self.window = min(part.model.window for part in parts)
+        # A log-linear mix goes word by word, and is fast only with many lines side by side.
+        self.forgets_lines = config.form == "linear" and all(part.model.forgets_lines for part in parts)
 
     def start(self, batch: int) -> tuple[Any, ...]:
         """Start each part."""

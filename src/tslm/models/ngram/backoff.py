@@ -19,6 +19,7 @@ from tslm.models.base import LanguageModel
 from tslm.models.ngram.blanks import FillCost, Pattern, Span
 from tslm.models.ngram.drawing import LARGEST, WordDrawer, invert_rows
 from tslm.models.ngram.filling import ContractedPattern, estimate_cost, fill_blanks
+from tslm.models.ngram.packing import pack_table, unpack_table
 from tslm.models.ngram.smoothing import BackoffTable
 from tslm.models.ngram.trie import MISSING, ROOT, NgramTrie
 from tslm.shapes import Float, Int
@@ -50,6 +51,10 @@ class BackoffModel(LanguageModel[NDArray[np.int64]]):
     """
 
     kind: ClassVar[str] = "backoff"
+
+    # All tokens of a window are looked up together, in the order of the tree: the more, the nearer they lie.
+    window = 1 << 16
+    forgets_lines = True
 
     def __init__(self, table: BackoffTable, vocabulary: Vocabulary) -> None:
         """Make a model of a table whose words are those of ``vocabulary``."""
@@ -158,28 +163,21 @@ class BackoffModel(LanguageModel[NDArray[np.int64]]):
         return estimate_cost(self.table, pattern)
 
     def save(self, folder: Path) -> None:
-        """Write the arrays to ``model.safetensors``, where they can be mapped without being read."""
+        """Write the arrays to ``model.safetensors``, packed; what needs no unpacking is mapped when it is opened."""
         save_arrays(folder, self._arrays())
 
     @classmethod
     def load(cls, folder: Path, config: Any, vocabulary: Vocabulary) -> BackoffModel:
-        """Map the arrays that ``save`` wrote; nothing is read before it is needed."""
+        """Map the arrays that ``save`` wrote and unpack the tree: 8 bytes of memory for each n-gram."""
         arrays = map_arrays(folder)
         try:
-            trie = NgramTrie(
-                vocabulary_size=int(arrays["first_children"][1]) - 2,
-                levels=arrays["levels"],
-                keys=arrays["keys"],
-                suffixes=arrays["suffixes"],
-                first_children=arrays["first_children"],
-            )
-            table = BackoffTable(
-                trie=trie, log_probability=arrays["log_probability"], log_weight=arrays["log_weight"]
-            )
+            table = unpack_table(arrays)
         except (KeyError, IndexError) as error:
             raise RunError(f"{folder / WEIGHTS} is not an n-gram model: it lacks {error}") from error
+        except ValueError as error:
+            raise RunError(f"{folder / WEIGHTS} is damaged: {error}; train the run again") from error
         _check_arrays(table, config.order, folder / WEIGHTS)
-        if trie.vocabulary_size == len(vocabulary) + 1:
+        if table.trie.vocabulary_size == len(vocabulary) + 1:
             vocabulary = with_unknown(vocabulary)
         return cls._restore(table, vocabulary, arrays)
 
@@ -190,15 +188,7 @@ class BackoffModel(LanguageModel[NDArray[np.int64]]):
 
     def _arrays(self) -> dict[str, Any]:
         """Return what ``save`` writes."""
-        trie = self.table.trie
-        return {
-            "levels": trie.levels,
-            "keys": trie.keys,
-            "suffixes": trie.suffixes,
-            "first_children": trie.first_children,
-            "log_probability": self.table.log_probability,
-            "log_weight": self.table.log_weight,
-        }
+        return pack_table(self.table)
 
     def _check_ids(self, tokens: Int[np.ndarray, "Q"]) -> None:
         """Raise a ShapeError for ids that are not words."""

@@ -37,6 +37,9 @@ class Unigram(LanguageModel[int]):
 
     kind: ClassVar[str] = "unigram"
 
+    window = 1 << 16
+    forgets_lines = True
+
     def __init__(self, vocabulary: Vocabulary, log_probability_V: Float64[np.ndarray, " V"]) -> None:
         self.vocabulary = vocabulary
         self.log_probability_V = log_probability_V

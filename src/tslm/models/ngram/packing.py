@@ -1,0 +1,174 @@
+"""A back-off table in few bytes: how it stands in ``model.safetensors``, and fewer bits for its numbers.
+
+A file holds the last word of each n-gram and how many children each history has, in as few bytes as the numbers need;
+the sorted 64-bit keys of the tree follow from the two when it is opened. Logarithms are written as they are, but where
+32 bits hold them all, or 256 different values per order, in so many. So packing loses nothing; what ``round_table`` is
+asked to lose, it loses before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tslm.models.ngram.smoothing import BackoffTable, FloatArray
+from tslm.models.ngram.trie import ROOT, IntArray, NgramTrie
+
+Bits = Literal[8, 32, 64]
+"""How many bits a logarithm may have; with 8 there are 256 values for each order, and 32 bits for single words."""
+
+VALUES = 256
+"""How many different numbers 8 bits tell apart."""
+
+ROUNDS = 30
+"""How often the values are moved to the mean of what they stand for; they hardly move after ten."""
+
+
+def round_table(table: BackoffTable, bits: Bits) -> BackoffTable:
+    """Return the table with its logarithms rounded to what so many bits can hold.
+
+    With 8 bits the 256 values of each order are those that the logarithms are nearest to in the mean square (Lloyd,
+    1982). The probabilities after a history then sum to one only about.
+    """
+    if bits == 64:
+        return table
+    levels = table.trie.levels
+    rounded: list[FloatArray] = []
+    for values in (table.log_probability, table.log_weight):
+        result = values.astype(np.float32).astype(np.float64)
+        if bits == 8:
+            for nodes in _long(levels, len(values)):
+                result[nodes] = _round_values(values[nodes])
+        rounded.append(result)
+    return BackoffTable(trie=table.trie, log_probability=rounded[0], log_weight=rounded[1])
+
+
+def pack_table(table: BackoffTable) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a table's file."""
+    trie = table.trie
+    return {
+        "levels": trie.levels,
+        "words": _narrow(trie.words[1:]),
+        "child_counts": _narrow(np.diff(trie.first_children)),
+        "suffixes": trie.suffixes,
+        **_pack_values("log_probability", table.log_probability, trie.levels),
+        **_pack_values("log_weight", table.log_weight, trie.levels),
+    }
+
+
+def unpack_table(arrays: Mapping[str, NDArray[Any]]) -> BackoffTable:
+    """Return the table of a file, of one that an older version wrote too; nothing is checked but what is needed here.
+
+    Raises:
+        KeyError: an array is missing.
+        IndexError: an array is too short.
+        ValueError: arrays do not fit together.
+    """
+    levels: IntArray = arrays["levels"]
+    trie = _old_trie(arrays) if "keys" in arrays else _unpack_trie(arrays, levels)
+    return BackoffTable(
+        trie=trie,
+        log_probability=_unpack_values("log_probability", arrays, levels),
+        log_weight=_unpack_values("log_weight", arrays, levels),
+    )
+
+
+def _old_trie(arrays: Mapping[str, NDArray[Any]]) -> NgramTrie:
+    return NgramTrie(
+        vocabulary_size=int(arrays["first_children"][1]) - 2,
+        levels=arrays["levels"],
+        keys=arrays["keys"],
+        suffixes=arrays["suffixes"],
+        first_children=arrays["first_children"],
+    )
+
+
+def _unpack_trie(arrays: Mapping[str, NDArray[Any]], levels: IntArray) -> NgramTrie:
+    words, child_counts = arrays["words"], arrays["child_counts"]
+    first_children = np.ones(len(child_counts) + 1, np.int64)
+    np.cumsum(child_counts, dtype=np.int64, out=first_children[1:])
+    first_children[1:] += 1
+    base = int(child_counts[ROOT])
+    # Before anything is made of the numbers: a stranger's file may hold any.
+    if int(first_children[-1]) != len(words) + 1 or (len(words) and int(words.max()) >= base):
+        raise ValueError("words and histories do not fit together")
+    keys = np.full(len(words) + 1, -1, np.int64)
+    keys[1:] = np.repeat(np.arange(len(child_counts)) * base, child_counts)
+    keys[1:] += words
+    return NgramTrie(
+        vocabulary_size=base - 1,
+        levels=levels,
+        keys=keys,
+        suffixes=arrays["suffixes"],
+        first_children=first_children,
+    )
+
+
+def _pack_values(name: str, values: FloatArray, levels: IntArray) -> dict[str, NDArray[Any]]:
+    """Return logarithms as one array, or, where each order has at most 256 different ones, as their numbers."""
+    short = values.astype(np.float32)
+    if not np.array_equal(short, values):
+        return {name: values}
+    centres: list[NDArray[np.float32]] = []
+    codes: list[NDArray[np.uint8]] = []
+    for nodes in _long(levels, len(values)):
+        different, numbers = np.unique(short[nodes], return_inverse=True)
+        if len(different) > VALUES:
+            return {name: short}
+        centres.append(np.resize(different, VALUES) if len(different) else np.zeros(VALUES, np.float32))
+        codes.append(numbers.astype(np.uint8))
+    if not codes:
+        return {name: short}
+    return {
+        f"{name}_words": short[: int(levels[2])],
+        f"{name}_codes": np.concatenate(codes),
+        f"{name}_values": np.stack(centres),
+    }
+
+
+def _unpack_values(name: str, arrays: Mapping[str, NDArray[Any]], levels: IntArray) -> FloatArray:
+    if name in arrays:
+        return arrays[name].astype(np.float64, copy=False)
+    of_words, codes, centres = (arrays[f"{name}_{part}"] for part in ("words", "codes", "values"))
+    values = np.empty(len(of_words) + len(codes))
+    values[: len(of_words)] = of_words
+    ranges = _long(levels, len(values))
+    if len(of_words) != int(levels[2]) or centres.shape != (len(ranges), VALUES) or codes.dtype != np.uint8:
+        raise ValueError(f"{name} does not fit the n-grams")
+    for nodes, different in zip(ranges, centres, strict=True):
+        values[nodes] = different[codes[nodes.start - len(of_words) : nodes.stop - len(of_words)]]
+    return values
+
+
+def _long(levels: IntArray, count: int) -> list[slice]:
+    """Return the nodes of each order from two on that the first ``count`` nodes hold."""
+    ends = levels[2:].tolist()
+    return [slice(low, high) for low, high in pairwise(ends) if high <= count]
+
+
+def _round_values(values: FloatArray) -> FloatArray:
+    """Return each value as the nearest of 256; 0 and -inf, which say 'always' and 'never', stay what they are."""
+    result = values.copy()
+    inner = np.flatnonzero(np.isfinite(values) & (values != 0))
+    if len(inner):
+        ascending = np.sort(values[inner])
+        running = np.concatenate([[0.0], np.cumsum(ascending)])
+        cuts = np.unique(np.linspace(0, len(ascending), VALUES - 1).astype(np.int64))
+        centres = np.diff(running[cuts]) / np.diff(cuts)
+        for _ in range(ROUNDS):
+            middles = (centres[1:] + centres[:-1]) / 2
+            cuts = np.unique([0, *np.searchsorted(ascending, middles), len(ascending)])
+            centres = np.diff(running[cuts]) / np.diff(cuts)
+        centres = centres.astype(np.float32).astype(np.float64)
+        result[inner] = centres[np.searchsorted((centres[1:] + centres[:-1]) / 2, values[inner])]
+    return result
+
+
+def _narrow(numbers: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:
+    """Return numbers that are not negative in as few bytes as the largest needs."""
+    largest = int(numbers.max()) if len(numbers) else 0
+    return numbers.astype(np.min_scalar_type(largest))
