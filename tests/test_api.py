@@ -201,14 +201,40 @@ def test_what_is_of_the_wrong_type_is_told(runs, file) -> None:
     assert "something of type DataFrame is no text; give one of its columns" in done.stdout
 
 
-def test_columns_of_real_tables(runs) -> None:
+def test_scores_are_an_array_of_numbers_for_whoever_asks(runs) -> None:
+    scores = tslm.score(runs["kn"], LINES)
+    np.testing.assert_array_equal(np.asarray(scores), scores.log_probabilities)
+    assert np.array(scores, dtype=np.float32).dtype == np.float32
+    assert scores.log_probabilities.shape == scores.perplexities.shape == (len(LINES),)
+
+
+def test_columns_of_pandas(runs) -> None:
     expected = tslm.score(runs["kn"], LINES).log_probabilities.tolist()
     pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"text": LINES})
-    frame["ln p"] = tslm.score(runs["kn"], frame["text"]).log_probabilities
+    frame = pandas.DataFrame({"text": LINES}, index=range(len(LINES), 0, -1))
+    frame["ln p"] = tslm.score(runs["kn"], frame["text"])
+    assert frame["ln p"].dtype == np.float64
     assert frame["ln p"].tolist() == expected
+    for kind in ("object", "string", "category"):
+        assert tslm.score(runs["kn"], frame["text"].astype(kind)).log_probabilities.tolist() == expected
     with pytest.raises(InputError, match="one of its columns"):
         list(lines_of(frame))
+    with pytest.raises(InputError, match="line 2 of the text is nan"):
+        list(lines_of(pandas.Series(["a", float("nan")], dtype=object)))
+
+
+def test_columns_of_polars(runs) -> None:
+    expected = tslm.score(runs["kn"], LINES).log_probabilities.tolist()
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame({"text": LINES})
+    scores = tslm.score(runs["kn"], frame["text"])
+    column = frame.with_columns(polars.Series("ln p", scores.log_probabilities))["ln p"]
+    assert (column.dtype, column.to_list()) == (polars.Float64, expected)
+    for table in (frame, frame.lazy()):
+        with pytest.raises(InputError, match="one of its columns"):
+            list(lines_of(table))
+    with pytest.raises(InputError, match="line 2 of the text is None"):
+        list(lines_of(polars.Series(["a", None])))
 
 
 NGRAM = """

@@ -29,7 +29,10 @@ COMMANDS = (
     "decompose",
     "draw",
     "arpa",
+    "export",
     "reproduce",
+    "doctor",
+    "completion",
 )
 
 

@@ -95,7 +95,8 @@ def lines_of(text: object) -> Iterator[str]:
         yield from text.removesuffix("\n").split("\n")
     elif isinstance(text, os.PathLike):
         yield from read_lines([Path(cast(Path, text))])
-    elif isinstance(text, Mapping) or hasattr(text, "columns"):
+    # The type is asked, not the table: one that is not computed yet would have to be, to name its columns.
+    elif isinstance(text, Mapping) or hasattr(type(text), "columns"):
         raise InputError(
             f"{_name_type(text)} is no text; give one of its columns: a list or series of strings"
         )

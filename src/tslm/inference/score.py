@@ -188,6 +188,10 @@ class Scores(Sequence[ScoredSentence]):
         """Ln p of each line."""
         return np.array([sentence.log_probability for sentence in self.sentences])
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return ln p of each line, so that NumPy, and tables that ask it, take the scores for a column of numbers."""
+        return self.log_probabilities if dtype is None else self.log_probabilities.astype(dtype)
+
     @property
     def perplexities(self) -> NDArray[np.float64]:
         """The perplexity of each line."""

@@ -173,6 +173,11 @@ class RecurrentModel(Trainable[RecurrentState]):
         outputs_NR = self._locked(outputs_TBR, self.config.dropout_output).flatten(0, 1)
         return self.head.loss(outputs_NR, self.output_VM, self.bias, targets_N, cross_entropy)
 
+    def expect(self, outputs_TBR: Float[Tensor, "T B R"]) -> Float[Tensor, "T B V"]:
+        """Return ln p of every word after each of a window's, with the output dropout of training; gradients flow."""
+        outputs_NR = self._locked(outputs_TBR, self.config.dropout_output).flatten(0, 1)
+        return self.head.predict(outputs_NR, self.output_VM, self.bias).unflatten(0, outputs_TBR.shape[:2])
+
     def start(self, batch: int) -> RecurrentState:
         """A text begins as if an ``<eos>`` had just been read."""
         inputs_TB = torch.full((1, batch), self.vocabulary.eos_id)

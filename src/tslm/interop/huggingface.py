@@ -1,0 +1,369 @@
+"""Hugging Face transformers: our models as its causal language models, opened by its Auto classes.
+
+Importing this module registers the classes; nothing in a folder is executed. ``tslm.interop.hf_folder`` writes the
+folders. A text begins as if an ``<eos>`` had just been read; where one is given at the very beginning of a text, it is
+that one.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from tslm.corpus.vocabulary import EOS, Vocabulary
+from tslm.errors import InputError, RunError, UnsupportedError
+from tslm.interop.hf_tokenizer import TslmTokenizer
+from tslm.models.base import LanguageModel
+from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+from tslm.models.registry import read_model
+from tslm.runs.run import open_run
+
+try:
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+    from transformers import initialization as init
+    from transformers.cache_utils import Cache
+    from transformers.configuration_utils import PreTrainedConfig
+    from transformers.generation.utils import GenerationMixin
+    from transformers.modeling_outputs import CausalLMOutputWithPast
+    from transformers.modeling_utils import PreTrainedModel
+except ImportError as error:
+    raise UnsupportedError(
+        "Hugging Face needs transformers 5; install it with: pip install 'tslm[hf]'"
+    ) from error
+
+RUN_FOLDER = "run"
+"""The run folder inside a folder of a model that is no recurrent one."""
+
+
+class TslmConfig(PreTrainedConfig):
+    """``config.json`` of a recurrent model."""
+
+    model_type = "tslm"
+    # transformers makes these dataclasses that take any keyword; the tests' type checker would refuse what is no field.
+    __no_type_check__ = True
+
+    vocab_size: int = 1
+    recipe: dict[str, Any] | None = None
+    """The recipe's tables; ``model`` says how the model is built, the others how it was trained."""
+    summary: dict[str, Any] | None = None
+    """What came of the run."""
+    weights_sha256: str | None = None
+    """Of the weights that the summary is about."""
+    tie_word_embeddings: bool = False
+    """What we tie is one array from the beginning, which transformers need not know."""
+
+
+class TslmRunConfig(TslmConfig):
+    """``config.json`` of any other model, whose numbers stay in a run folder."""
+
+    model_type = "tslm-run"
+
+
+class StateCache(Cache):
+    """What has been read of each text of a batch: our state, one for each row.
+
+    Reading never changes a state in place, so that two beams may go on from the same one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(layers=[])
+        self.rows: list[Any] = []
+        """The state of each row; None for one that has not begun."""
+        self.length = 0
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Return how many tokens of each row were read, padding among them."""
+        return self.length
+
+    def get_max_length(self, layer_idx: int | None = None) -> int:
+        """Return −1: a state takes as much room after a million words as after one."""
+        return -1
+
+    @property
+    def batch_size(self) -> int:
+        """How many rows there are; −1 before anything is read."""
+        return len(self.rows) or -1
+
+    def reorder_cache(self, beam_idx: Tensor) -> None:
+        """Go on from the given rows, as beam search asks for."""
+        self.rows = [self.rows[row] for row in beam_idx.tolist()]
+
+    def batch_select_indices(self, indices: Tensor) -> None:
+        """Keep the given rows."""
+        self.reorder_cache(indices)
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        """Have every row several times."""
+        self.rows = [row for row in self.rows for _ in range(repeats)]
+
+    def reset(self) -> None:
+        """Forget all that was read."""
+        self.rows, self.length = [], 0
+
+    def crop(self, tokens_to_remove: int) -> None:
+        """Refuse: a state does not know the words it was made of."""
+        if tokens_to_remove:
+            raise UnsupportedError(
+                "a recurrent state cannot be taken back; use greedy, sampled or beam search"
+            )
+
+
+class _TslmModel(PreTrainedModel, GenerationMixin):
+    """What both kinds of model share: rows, padding, labels and states."""
+
+    base_model_prefix = ""
+    main_input_name = "input_ids"
+    _tied_weights_keys = {}  # noqa: RUF012 - what we tie is one parameter
+    _is_stateful = True  # no assisted decoding: it would take words back
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False
+
+    @abstractmethod
+    def read_rows(
+        self, tokens_BT: Int[Tensor, "B T"], states: Sequence[Any] | None, keep: int
+    ) -> tuple[Float[Tensor, "B K V"], list[Any]]:
+        """Read texts of equal length.
+
+        Args:
+            tokens_BT: the words, none of them padding.
+            states: of each text so far; None where they begin.
+            keep: how many of the last positions are wanted.
+
+        Returns:
+            ln p of every word after each of the last ``keep`` positions, and the state of each text.
+        """
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        past_key_values: StateCache | None = None,
+        labels: Tensor | None = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> CausalLMOutputWithPast | tuple[Any, ...]:
+        """Read words; the logits are ln p of every next word.
+
+        Args:
+            input_ids: the words that come after those of ``past_key_values``.
+            attention_mask: 0 where there is only padding, on whichever side; it may cover the words before, too.
+            past_key_values: what was read before; it is brought up to date.
+            labels: the same words as ``input_ids``, or −100 where the loss is not to count.
+            use_cache: whether to return the states (default: yes, unless training).
+            logits_to_keep: only the logits of so many last positions; 0 for all.
+            return_dict: False for a plain tuple.
+            kwargs: what transformers hands to every model; ``num_items_in_batch`` goes to the loss.
+        """
+        B, T = input_ids.shape
+        if not isinstance(logits_to_keep, int):
+            raise InputError("logits_to_keep is a tensor; give the number of last positions")
+        keep = min(logits_to_keep, T) or T
+        cache = StateCache() if past_key_values is None else past_key_values
+        rows: list[Any] = cache.rows or [None] * B
+        if len(rows) != B:
+            raise InputError(
+                f"{B} rows of words, but the cache holds {len(rows)}; give it the batch it is of"
+            )
+        logits_BKV: Tensor | None = None
+        for members, places in _group(input_ids, attention_mask, rows, self.config.eos_token_id):
+            states = None if rows[members[0]] is None else [rows[row] for row in members]
+            wanted = sum(place >= T - keep for place in places)
+            tokens_BT = input_ids[members][:, places]
+            some_BKV, after = self.read_rows(tokens_BT, states, wanted)
+            for row, state in zip(members, after, strict=True):
+                rows[row] = state
+            if len(members) == B and wanted == keep:
+                logits_BKV = some_BKV
+            else:
+                if logits_BKV is None:
+                    logits_BKV = some_BKV.new_zeros(B, keep, self.config.vocab_size)
+                kept = torch.tensor([place - (T - keep) for place in places if place >= T - keep])
+                logits_BKV = logits_BKV.index_put((torch.tensor(members)[:, None], kept), some_BKV)
+        if logits_BKV is None:
+            raise InputError("the attention mask leaves no word to read; give at least one")
+        cache.rows, cache.length = rows, cache.length + T
+        loss = None
+        if labels is not None:
+            if keep != T:
+                raise InputError("labels need the logits of all positions; leave logits_to_keep out")
+            mean_nats = cast(Any, self.loss_function)
+            loss = mean_nats(logits=logits_BKV, labels=labels, vocab_size=self.config.vocab_size, **kwargs)
+        carried = cache if (not self.training if use_cache is None else use_cache) else None
+        output = CausalLMOutputWithPast(loss=loss, logits=cast(Any, logits_BKV), past_key_values=carried)
+        return output if return_dict is not False else output.to_tuple()
+
+
+class TslmForCausalLM(_TslmModel):
+    """A recurrent model, whatever its cell and head; it can be trained further."""
+
+    config_class = TslmConfig
+
+    def __init__(self, config: TslmConfig) -> None:
+        super().__init__(config)
+        kind, shape = read_model((config.recipe or {}).get("model", {}))
+        if not isinstance(shape, RecurrentConfig):
+            raise RunError(f"config.json is of a model of kind {kind!r}; expected a recurrent one")
+        # The words are the tokenizer's; the model needs only how many there are and which one ends a line.
+        words = [f"<{number}>" for number in range(config.vocab_size)]
+        words[cast(int, config.eos_token_id)] = EOS
+        self.language_model = RecurrentModel(shape, Vocabulary(tuple(words)))
+        self.post_init()
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """Open a folder that ``tslm export hf`` or ``save_pretrained`` wrote."""
+        opened = super().from_pretrained(*args, **kwargs)
+        model = cast(TslmForCausalLM, opened[0] if isinstance(opened, tuple) else opened)
+        for layer in range(len(model.language_model.cells)):
+            model.language_model.cell(layer).settle()
+        return opened
+
+    @torch.no_grad()
+    def _init_weights(self, module: Any) -> None:
+        """Draw what a file does not hold as for a new model; what is loaded is marked and stays."""
+        if isinstance(module, RecurrentModel):
+            with torch.device("cpu"):
+                new = RecurrentModel(module.config, module.vocabulary)
+            for name, parameter in new.named_parameters():
+                init.copy_(module.get_parameter(name), parameter)
+            for name, buffer in new.named_buffers():
+                init.copy_(module.get_buffer(name), buffer)
+
+    def read_rows(
+        self, tokens_BT: Int[Tensor, "B T"], states: Sequence[Any] | None, keep: int
+    ) -> tuple[Float[Tensor, "B K V"], list[Any]]:
+        """Read the texts side by side."""
+        model = self.language_model
+        tokens_TB = tokens_BT.t()
+        if states is None:
+            carried = model.begin(len(tokens_BT))
+            if int(tokens_BT[0, 0]) != self.config.eos_token_id:
+                tokens_TB = torch.cat([torch.full_like(tokens_TB[:1], self.config.eos_token_id), tokens_TB])
+        else:
+            carried = tuple(
+                tuple(torch.cat(parts, dim=-2) for parts in zip(*cells, strict=True))
+                for cells in zip(*states, strict=True)
+            )
+        outputs_TBR, after = model.read(tokens_TB, carried)
+        logits_KBV = model.expect(outputs_TBR[len(outputs_TBR) - keep :])
+        rows = [
+            tuple(tuple(part[..., row : row + 1, :] for part in cell) for cell in after)
+            for row in range(len(tokens_BT))
+        ]
+        return logits_KBV.transpose(0, 1), rows
+
+
+class TslmRunForCausalLM(_TslmModel):
+    """Any other model, as counted, mixed or with a cache: it is read word by word, and has no weights to train."""
+
+    config_class = TslmRunConfig
+
+    def __init__(self, config: TslmRunConfig) -> None:
+        super().__init__(config)
+        # transformers asks a model's first parameter where it is and of what type its numbers are.
+        self.nothing = torch.nn.Parameter(torch.zeros(1), requires_grad=False)
+        self.run_model: LanguageModel[Any] | None = None
+        self.post_init()
+
+    def _init_weights(self, module: Any) -> None:
+        """There is nothing to draw."""
+
+    @classmethod
+    def from_pretrained(  # pyright: ignore[reportIncompatibleMethodOverride]
+        cls, pretrained_model_name_or_path: str | Path, *_: Any, config: Any = None, **kwargs: Any
+    ) -> TslmRunForCausalLM:
+        """Open a folder that ``tslm export hf`` or ``save_pretrained`` wrote."""
+        folder = Path(pretrained_model_name_or_path)
+        if not (folder / RUN_FOLDER).is_dir():
+            raise RunError(
+                f"{folder} has no folder {RUN_FOLDER!r}; write it with: tslm export hf RUN {folder}"
+            )
+        if not isinstance(config, TslmRunConfig):
+            config = TslmRunConfig.from_pretrained(folder)
+        model = cls(config)
+        model.run_model = open_run(folder / RUN_FOLDER).model
+        if (folder / "generation_config.json").is_file():
+            model.generation_config = GenerationConfig.from_pretrained(folder)
+        return model.eval()
+
+    def read_rows(
+        self, tokens_BT: Int[Tensor, "B T"], states: Sequence[Any] | None, keep: int
+    ) -> tuple[Float[Tensor, "B K V"], list[Any]]:
+        """Read the texts one after the other: their states may be of different sizes."""
+        if self.run_model is None:
+            raise RunError(
+                "this model has no numbers; open it with from_pretrained, not from its config alone"
+            )
+        results = [
+            self._read(row, None if states is None else states[place], keep)
+            for place, row in enumerate(tokens_BT.numpy(force=True))
+        ]
+        logits_BKV = torch.from_numpy(np.stack([logits_KV for logits_KV, _ in results]))
+        return logits_BKV, [state for _, state in results]
+
+    def _read(self, tokens_T: Int[np.ndarray, " T"], state: Any, keep: int) -> tuple[Any, Any]:
+        model = cast(LanguageModel[Any], self.run_model)
+        predicted: list[Any] = []
+        if state is None:
+            state = model.start(1)
+            if tokens_T[0] == self.config.eos_token_id:
+                if keep == len(tokens_T):
+                    predicted.append(model.predict(state)[0])
+                    keep -= 1
+                tokens_T = tokens_T[1:]
+        before = len(tokens_T) - keep
+        if before > 0:
+            _, state = model.score(tokens_T[None, :before], state)
+        for token in tokens_T[before:]:
+            _, state = model.score(np.array([[token]]), state)
+            predicted.append(model.predict(state)[0])
+        V = self.config.vocab_size
+        return np.array(predicted, np.float32).reshape(len(predicted), V), state
+
+
+def _group(
+    input_ids: Tensor, attention_mask: Tensor | None, rows: Sequence[Any], eos_id: int
+) -> list[tuple[list[int], list[int]]]:
+    """Return rows that can be read side by side, with the places of their words: those padded alike."""
+    B, T = input_ids.shape
+    if attention_mask is None:
+        mask_BT = np.ones((B, T), np.bool_)
+    else:
+        # It may cover what was read before, too.
+        mask_BT = attention_mask[:, -T:].numpy(force=True).astype(np.bool_)
+    first_BT = input_ids.numpy(force=True)
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for row in range(B):
+        places = tuple(np.flatnonzero(mask_BT[row]).tolist())
+        if places:
+            begins = rows[row] is None
+            marked = begins and bool(first_BT[row, places[0]] == eos_id)
+            groups.setdefault((places, begins, marked), []).append(row)
+    return [(members, list(places)) for (places, *_), members in groups.items()]
+
+
+def describe_generation(eos_id: int) -> Mapping[str, Any]:
+    """Return what ``generate`` does unless it is told otherwise: a text ends where a line does."""
+    return {"bos_token_id": eos_id, "eos_token_id": eos_id, "pad_token_id": eos_id}
+
+
+def register() -> None:
+    """Tell transformers which classes open a folder of ours."""
+    for config, model in ((TslmConfig, TslmForCausalLM), (TslmRunConfig, TslmRunForCausalLM)):
+        AutoConfig.register(config.model_type, config, exist_ok=True)
+        AutoModelForCausalLM.register(config, model, exist_ok=True)
+        AutoTokenizer.register(config, TslmTokenizer, exist_ok=True)
+
+
+register()
