@@ -318,7 +318,9 @@ def make_tables(results: dict[str, Any], spill: dict[str, Any]) -> dict[str, lis
         for way, verb in (("out", "export"), ("in", "import")):
             title = f"`tslm arpa {verb}`, .{ending} of {whole['sizes'][ending]['mb']:.0f} MB"
             command.append([title, f"{times[f'{ending} {way}']:.2f}", ""])
-    size = [["`model.bits`", "file", "PTB valid", "PTB test", "sum farthest from one, of 502 histories"]]
+    size = [
+        ["`model.bits`", "file", "PTB valid", "PTB test", "sum farthest from one, in a sample of histories"]
+    ]
     for bits in ("64", "32", "8"):
         row = whole["sizes"][bits]
         size.append(
