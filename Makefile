@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # What the library needs, and what only those who work on it need (compilers run, browsers' drivers come).
-LIBRARY := .venv/.library
+LIBRARY := .venv/.installed
 READY := .venv/.ready
 
 .PHONY: demo test check format results clean

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
+from fastapi.testclient import TestClient
 
 import tslm
 from tslm.cli import main
 from tslm.inference.caching import tune_cache
 from tslm.inference.interpolate import as_part
 from tslm.models.cached import CachedConfig, CachedModel
+from tslm.serve.app import create_app
+from tslm.serve.models import open_models
 
 
 @pytest.mark.parametrize("name", ["kn", "tslm"])
@@ -40,8 +42,14 @@ def test_the_command_reports_both_and_keeps_a_run_that_everything_opens(runs, tm
     for command in (["generate", str(out)], ["explain", str(out), "the cat sat"]):
         assert main(command) == 0
     assert len(tslm.generate(out, "the", number=3, length=6)) == 3
-    ids = np.array([1, 2, 3])
-    assert np.isfinite(tslm.evaluate(out, ids).perplexity)
+    with TestClient(create_app(open_models([out])), base_url="http://127.0.0.1") as client:
+        scored = client.post("/v1/score", json={"text": "the cat sat"}).json()
+        assert scored["perplexity"] == pytest.approx(tslm.score(out, "the cat sat").perplexity)
+        assert client.post("/v1/generate", json={"prompt": "the", "length": 5}).status_code == 200
+    # As for every made model, its recipe opens what is there and says how to make what is not.
+    assert main(["train", str(out / "recipe.toml"), "--out", str(out)]) == 0
+    assert main(["train", str(out / "recipe.toml"), "--out", str(tmp_path / "none")]) == 2
+    assert "--cache auto" in capsys.readouterr().err
 
 
 def test_it_says_what_does_not_go_together(runs, tmp_path, capsys) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tslm.corpus.sources import Corpus
 
@@ -19,9 +20,7 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
     unk_id = corpus.vocabulary.unk_id
     splits: dict[str, dict[str, float]] = {}
     for split, ids in corpus.splits.items():
-        counts = np.zeros(size, np.int64)
-        for start in range(0, len(ids), 1 << 22):
-            counts += np.bincount(ids[start : start + (1 << 22)], minlength=size)
+        counts = count_words(corpus, split)
         splits[split] = {
             "tokens": len(ids),
             "lines": int(counts[corpus.vocabulary.eos_id]),
@@ -31,6 +30,15 @@ def describe_corpus(corpus: Corpus) -> dict[str, Any]:
         if split in corpus.sizes:
             splits[split] |= {"bytes": corpus.sizes[split].bytes, "words": corpus.sizes[split].words}
     return {"splits": splits, "vocabulary": size, "fingerprint": corpus.fingerprint}
+
+
+def count_words(corpus: Corpus, split: str) -> NDArray[np.int64]:
+    """Return how often each word of the vocabulary occurs in a split, a mapped one read piece by piece."""
+    ids, size = corpus.splits[split], len(corpus.vocabulary)
+    counts = np.zeros(size, np.int64)
+    for start in range(0, len(ids), 1 << 22):
+        counts += np.bincount(ids[start : start + (1 << 22)], minlength=size)
+    return counts
 
 
 def head(corpus: Corpus, split: str, lines: int) -> list[list[str]]:

@@ -18,15 +18,13 @@ from tslm.files import to_json, write_text
 from tslm.inference.compression import compress_model
 from tslm.inference.inputs import ModelLike, as_run
 from tslm.inference.network import require_chain
-from tslm.models.recurrent import kernel
 from tslm.models.recurrent.model import RecurrentModel
 from tslm.runs.folder import locked_run, prepare_folder
 from tslm.runs.recipe import Recipe
 from tslm.runs.run import Run, load
 from tslm.runs.summary import Source, Training, summarise, write_summary
-from tslm.runs.train import measure
+from tslm.runs.train import describe_training, measure
 from tslm.training.distributed import Group
-from tslm.training.position import Position
 from tslm.training.trainer import Trainer
 from tslm.training.watcher import Watcher
 
@@ -158,17 +156,8 @@ def _train_on(
         raise RunError("the run was not trained by gradients; leave --tune out")
     if recipe.train.threads:
         torch.set_num_threads(recipe.train.threads)
-    position: Position = Trainer(
-        model, recipe.train, recipe.objective, corpus, folder, Group(), watcher
-    ).run()
-    return Training(
-        epochs=position.epoch,
-        best_epoch=position.best_epoch,
-        steps=position.step,
-        tokens_per_second=position.epoch * len(corpus.splits["train"]) / max(position.seconds, 1e-9),
-        threads=torch.get_num_threads(),
-        kernel=kernel.active() is not None,
-    )
+    trainer = Trainer(model, recipe.train, recipe.objective, corpus, folder, Group(), watcher)
+    return describe_training(trainer.run(), corpus)
 
 
 def _past(run: Run) -> Training:

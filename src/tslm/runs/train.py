@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tslm.corpus.files import is_pipe
 from tslm.corpus.sources import Corpus, open_corpus
+from tslm.corpus.statistics import count_words
 from tslm.errors import RecipeError, RunError
 from tslm.evaluation.perplexity import Perplexity, Tick, evaluate, evaluate_windows
 from tslm.files import read_path, to_json
@@ -173,28 +172,33 @@ def _train(recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: 
         watcher.close()
 
 
-def _measure_trained(recipe: Recipe, corpus: Corpus, folder: Path, position: Position) -> Summary:
+def describe_training(position: Position, corpus: Corpus) -> Training:
+    """Return what a summary says of training that has come so far."""
     import torch
 
     from tslm.models.recurrent import kernel
 
-    config, model = recipe.train, load(folder)
-    assert config is not None  # noqa: S101
-    known = Measured(folder)
-    training = Training(
+    return Training(
         epochs=position.epoch,
         best_epoch=position.best_epoch,
         steps=position.step,
         tokens_per_second=position.epoch * len(corpus.splits["train"]) / max(position.seconds, 1e-9),
         threads=torch.get_num_threads(),
         kernel=kernel.active() is not None,
+    )
+
+
+def _measure_trained(recipe: Recipe, corpus: Corpus, folder: Path, position: Position) -> Summary:
+    config, model = recipe.train, load(folder)
+    assert config is not None  # noqa: S101
+    known = Measured(folder)
+    training = describe_training(position, corpus)
+    if config.state == "reset":
         # Trained as a tensor of order n, it is measured as one too.
-        valid_windows=known.number(
+        windows = known.number(
             "windows", lambda: evaluate_windows(model, corpus.splits["valid"], config.window)
         )
-        if config.state == "reset"
-        else None,
-    )
+        training = replace(training, valid_windows=windows)
     splits: tuple[Split, ...] = ("valid", "test") if config.test else ("valid",)
     measured: dict[Split, Perplexity] = {
         split: known.perplexity(split, lambda split=split: measure(model, corpus, recipe, (split,))[split])
@@ -218,6 +222,5 @@ def _begin(recipe: Recipe, corpus: Corpus) -> Trainable[Any]:
     assert issubclass(trained, Trainable)  # noqa: S101
     torch.manual_seed(recipe.train.seed)
     model = trained(recipe.model, corpus.vocabulary)
-    counts_V = np.bincount(corpus.splits["train"], minlength=len(corpus.vocabulary))
-    model.set_prior(torch.from_numpy(counts_V))
+    model.set_prior(torch.from_numpy(count_words(corpus, "train")))
     return model

@@ -53,20 +53,16 @@ class Objective:
             config: how many candidates, and which.
             vocabulary: V.
             generator: of the draws.
-            counts_V: how often each word occurs, the most frequent first; only ``power`` needs it.
+            counts_V: how often each word occurs, the most frequent first; all alike when left out.
         """
         self.config = config
         self.vocabulary = vocabulary
         self.generator = generator
         self._buffer = torch.empty(0)
         self._whole = config.sampled == 0 or config.frequent + config.sampled >= vocabulary
-        if not self._whole and config.power > 0:
-            if counts_V is None:
-                raise ValueError("objective.power needs the words' frequencies")
+        if not self._whole:
+            counts_V = torch.zeros(vocabulary, dtype=torch.int64) if counts_V is None else counts_V
             self._chance_V = draw_chances(counts_V[config.frequent :], config.sampled, config.power)
-        else:
-            tail = max(1, vocabulary - config.frequent)
-            self._chance_V = torch.full((tail,), config.sampled / tail, dtype=torch.float64)
 
     def draw(self) -> Candidates:
         """Return the candidates of the next step."""
@@ -76,6 +72,7 @@ class Objective:
         if self.config.power > 0:
             rare_S = draw_systematically(self._chance_V, self.generator)
         else:
+            # As ever: runs that began before there was a power go on bit for bit.
             rare_S = torch.randperm(len(self._chance_V), generator=self.generator)[:sampled]
         words_C = torch.cat([torch.arange(frequent), rare_S + frequent])
         column_V = torch.full((self.vocabulary,), -1)
@@ -113,7 +110,6 @@ class Objective:
 def draw_chances(counts_V: Int[Tensor, " V"], number: int, power: float) -> Float[Tensor, " V"]:
     """Return each word's chance to be among ``number`` draws: ∝ (count + 1)^power, but at most 1."""
     wanted_V = (counts_V.double() + 1) ** power
-    chance_V = torch.zeros_like(wanted_V)
     certain_V = torch.zeros_like(wanted_V, dtype=torch.bool)
     while True:
         left = number - int(certain_V.sum())

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from tslm.corpus.sources import Corpus
+from tslm.corpus.statistics import count_words
 from tslm.corpus.streams import Columns
 from tslm.errors import RunError, Stopped
 from tslm.evaluation.perplexity import evaluate, evaluate_windows
@@ -83,13 +83,8 @@ class Trainer:
         self.parameters = list(self.model.parameters())
         # All processes must sum over the same sampled words, or the gradients would belong to different losses.
         generator = torch.Generator().manual_seed(config.seed)
-        counts_V = np.bincount(corpus.splits["train"], minlength=len(corpus.vocabulary))
-        self.objective = Objective(
-            objective,
-            len(corpus.vocabulary),
-            generator,
-            torch.from_numpy(counts_V) if objective.power else None,
-        )
+        counts_V = torch.from_numpy(count_words(corpus, "train"))
+        self.objective = Objective(objective, len(corpus.vocabulary), generator, counts_V)
         self.average = [parameter.detach().clone() for parameter in self.parameters] if config.average else []
         self.position = Position(fingerprint=corpus.fingerprint)
         self.kept_step = 0
