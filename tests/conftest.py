@@ -101,6 +101,28 @@ discount_fallback = [0.5, 1.0, 1.5]
 """
 
 
+SMALL_PROBABILISTIC = """\
+[corpus]
+name = "small"
+path = ["{text}"]
+
+[model]
+kind = "probabilistic"
+rank = 24
+clusters = 6
+alone = 2
+embedding = 8
+dropout_states = 0.25
+
+[train]
+epochs = 3
+batch = 8
+window = 12
+learning_rate = 0.02
+threads = 1
+"""
+
+
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> dict[str, Path]:
     """Run folders of real, small models of a few English words: ``kn``, ``tslm`` and ``gated`` (exact), and more."""
@@ -118,12 +140,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory, cache_folder: Path) -> dict[s
     found: dict[str, Path] = {}
     for name, cell in (
         ("kn", ""),
+        ("probabilistic", ""),
         ("tslm", 'kind = "tslm"\nvariant = "bounded"'),
         ("normalised", 'kind = "tslm"\nvariant = "normalised"'),
         ("gated", 'kind = "gated"'),
         ("lstm", 'kind = "lstm"'),
     ):
-        recipe = SMALL_RECURRENT if cell else SMALL_COUNTED
+        recipe = {"kn": SMALL_COUNTED, "probabilistic": SMALL_PROBABILISTIC}.get(name, SMALL_RECURRENT)
         (folder / f"{name}.toml").write_text(recipe.format(text=folder / "text.txt", cell=cell))
         found[name] = folder / name
         train(folder / f"{name}.toml", found[name])

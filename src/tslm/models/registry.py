@@ -19,6 +19,7 @@ KINDS = {
     "interpolation": ("tslm.models.interpolation", "Interpolation", "InterpolationConfig"),
     "cache": ("tslm.models.cached", "CachedModel", "CachedConfig"),
     "compressed": ("tslm.models.ngram.compressed", "CompressedModel", "CompressedConfig"),
+    "probabilistic": ("tslm.models.probabilistic.model", "ProbabilisticModel", "ProbabilisticConfig"),
     "recurrent": ("tslm.models.recurrent.model", "RecurrentModel", "RecurrentConfig"),
 }
 """kind → module, model class, config class."""

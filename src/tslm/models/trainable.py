@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.models.base import LanguageModel
-from tslm.models.recurrent.heads.base import CrossEntropy, WindowLoss
+from tslm.models.recurrent.heads.base import CrossEntropy
 
 StateT = TypeVar("StateT")
 
 Carried = tuple[tuple[Tensor, ...], ...]
 """What a model carries from window to window: a few tensors per layer, B the last dimension but one of each."""
+
+
+class Window(NamedTuple):
+    """What a model makes of a window of training."""
+
+    nats: Float[Tensor, ""]
+    """The mean of −ln p over the targets."""
+    carried: Carried
+    """What goes on to the next window."""
+    outputs_TBR: Float[Tensor, "T B R"]
+    """What stands for each word that was read; penalties look at it."""
+    latents: Tensor
+    """What the words are predicted from; penalties look at it."""
 
 
 class Trainable(nn.Module, LanguageModel[StateT], ABC):
@@ -26,22 +40,22 @@ class Trainable(nn.Module, LanguageModel[StateT], ABC):
         super().__init__()
 
     @abstractmethod
-    def set_prior(self, counts_V: Int[Tensor, " V"]) -> None:
-        """Start from how often each word occurs."""
+    def prepare(self, corpus: Corpus) -> None:
+        """Start from what can be counted in the training text."""
 
     @abstractmethod
     def begin(self, batch: int) -> Carried:
         """Return what is carried before anything has been read."""
 
     @abstractmethod
-    def read(self, inputs_TB: Int[Tensor, "T B"], carried: Carried) -> tuple[Float[Tensor, "T B R"], Carried]:
-        """Read a window of words, time first; return what stands for each, and what to carry on."""
-
-    @abstractmethod
-    def loss(
-        self, outputs_TBR: Float[Tensor, "T B R"], targets_N: Int[Tensor, " N"], cross_entropy: CrossEntropy
-    ) -> WindowLoss:
-        """Return what training minimises for a window that was read; targets below 0 are left out."""
+    def read_window(
+        self,
+        inputs_TB: Int[Tensor, "T B"],
+        targets_TB: Int[Tensor, "T B"],
+        carried: Carried,
+        cross_entropy: CrossEntropy,
+    ) -> Window:
+        """Read a window, time first, and predict each target behind its input; targets below 0 are left out."""
 
     def diagnostics(self) -> dict[str, float]:
         """Return numbers that tell how training goes, for ``metrics.jsonl``."""

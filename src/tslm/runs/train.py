@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from tslm.corpus.files import is_pipe
 from tslm.corpus.sources import Corpus, open_corpus
-from tslm.corpus.statistics import count_words
 from tslm.errors import RecipeError, RunError
 from tslm.evaluation.perplexity import Perplexity, Tick, evaluate, evaluate_windows
 from tslm.files import read_path, to_json
@@ -222,5 +221,5 @@ def _begin(recipe: Recipe, corpus: Corpus) -> Trainable[Any]:
     assert issubclass(trained, Trainable)  # noqa: S101
     torch.manual_seed(recipe.train.seed)
     model = trained(recipe.model, corpus.vocabulary)
-    model.set_prior(torch.from_numpy(count_words(corpus, "train")))
+    model.prepare(corpus)
     return model

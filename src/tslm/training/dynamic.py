@@ -117,9 +117,8 @@ class Dynamic:
         text = np.concatenate([[model.vocabulary.eos_id], ids]).astype(np.int64)
         for begin in range(0, len(ids), self.segment):
             part_T = torch.from_numpy(text[begin : begin + self.segment + 1])
-            outputs_TBR, carried = model.read(part_T[:-1, None], carried)
-            carried = _detach(carried)
-            loss = model.loss(outputs_TBR, part_T[1:], self._objective.loss).nats
+            window = model.read_window(part_T[:-1, None], part_T[1:, None], carried, self._objective.loss)
+            loss, carried = window.nats, _detach(window.carried)
             gradients = list(torch.autograd.grad(loss, self.parameters))
             count = len(part_T) - 1
             if tick is not None:

@@ -144,12 +144,12 @@ class Trainer:
         model, config = self.model, self.config
         if config.state == "reset":
             self.cells = model.begin(self.columns.batch)
-        states_TBR, cells = model.read(inputs_BT.t().contiguous(), self.cells)
+        loss, cells, states_TBR, latents = model.read_window(
+            inputs_BT.t().contiguous(), targets_BT.t(), self.cells, self.objective.loss
+        )
         self.cells = tuple(tuple(state.detach() for state in cell) for cell in cells)
-        targets_N = targets_BT.t().reshape(-1)
-        count = int((targets_N >= 0).sum())
-        loss, latents_NKM = model.loss(states_TBR, targets_N, self.objective.loss)
-        penalised = penalise(loss, config, states_TBR, latents_NKM)
+        count = int((targets_BT >= 0).sum())
+        penalised = penalise(loss, config, states_TBR, latents)
         nats, tokens = self.group.sum(
             torch.tensor([loss.item() * count, count], dtype=torch.float64)
         ).tolist()

@@ -16,13 +16,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tslm.config import check
+from tslm.corpus.sources import Corpus
+from tslm.corpus.statistics import count_words
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.models.recurrent.cells import Cell, CellConfig, CellState, ChainCell
 from tslm.models.recurrent.cells.tslm import TslmConfig
 from tslm.models.recurrent.flat import nest
 from tslm.models.recurrent.heads import CrossEntropy, Head, HeadConfig, WindowLoss
 from tslm.models.recurrent.heads.softmax import SoftmaxConfig
-from tslm.models.trainable import Trainable
+from tslm.models.trainable import Trainable, Window
 from tslm.models.weights import check_size, load_weights, save_weights
 
 GATE_GAIN = 1.3
@@ -126,8 +128,9 @@ class RecurrentModel(Trainable[RecurrentState]):
         return self.embedding if self.output is None else self.output
 
     @torch.no_grad()
-    def set_prior(self, counts_V: Int[Tensor, " V"]) -> None:
+    def prepare(self, corpus: Corpus) -> None:
         """Start the output bias at the words' log frequencies, so that training begins as a unigram model."""
+        counts_V = torch.from_numpy(count_words(corpus, "train"))
         self.bias.copy_(((counts_V + 1) / (counts_V + 1).sum()).log())
 
     def begin(self, batch: int) -> tuple[CellState, ...]:
@@ -165,6 +168,18 @@ class RecurrentModel(Trainable[RecurrentState]):
             return states_NR
         opened_NR = GATE_GAIN * torch.sigmoid(self.gate(words_NM))
         return opened_NR * (states_NR.tanh() if self.config.output_gate == "tanh" else states_NR)
+
+    def read_window(
+        self,
+        inputs_TB: Int[Tensor, "T B"],
+        targets_TB: Int[Tensor, "T B"],
+        carried: tuple[CellState, ...],
+        cross_entropy: CrossEntropy,
+    ) -> Window:
+        """Read a window and predict each target from what is read out behind its input."""
+        outputs_TBR, after = self.read(inputs_TB, carried)
+        nats, latents_NKM = self.loss(outputs_TBR, targets_TB.reshape(-1), cross_entropy)
+        return Window(nats, after, outputs_TBR, latents_NKM)
 
     def loss(
         self, outputs_TBR: Float[Tensor, "T B R"], targets_N: Int[Tensor, " N"], cross_entropy: CrossEntropy

@@ -1,0 +1,177 @@
+"""Where the probabilities come from: vectors of states, clusters and words, or free numbers; normalised either way.
+
+The next state is chosen in two steps, its cluster and then itself: p(z' | z) = p(c' | z) p(z' | z, c'). So only the
+k × k block between the clusters of two neighbouring words is ever formed, and no sum runs over all R states.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+IMPOSSIBLE = -1e9
+"""A logit whose probability is zero; finite, so that no gradient is undefined."""
+
+Kind = Literal["neural", "free"]
+
+
+class Factors(ABC):
+    """All probabilities of one moment: C clusters of k states and at most X words each."""
+
+    onward_CkC: Float[Tensor, "C k C"]
+    """p(cluster of the next word | state)."""
+
+    emission_CXk: Float[Tensor, "C X k"]
+    """p(word | state), the words of each cluster in their order."""
+
+    @abstractmethod
+    def blocks(self, before_N: Int[Tensor, " N"], after_N: Int[Tensor, " N"]) -> Float[Tensor, "N k k"]:
+        """Return p(next state | state, next cluster) between pairs of clusters."""
+
+
+class Parameters(nn.Module, ABC):
+    """What is learnt."""
+
+    @abstractmethod
+    def factors(
+        self, members_CX: Int[Tensor, "C X"], kept_Ck: Int[Tensor, "C k"] | None = None, dropout: float = 0.0
+    ) -> Factors:
+        """Return the probabilities.
+
+        Args:
+            members_CX: the words of each cluster, -1 behind the last.
+            kept_Ck: the states of each cluster that take part; None for all.
+            dropout: the chance that an entry of a vector is dropped.
+        """
+
+    @abstractmethod
+    def set_prior(self, log_word_V: Float[Tensor, " V"], log_cluster_C: Float[Tensor, " C"]) -> None:
+        """Start from the probability of each word and cluster."""
+
+
+class _Products(Factors):
+    def __init__(self, leave_CkM: Tensor, reach_CkM: Tensor, bias_Ck: Tensor) -> None:
+        self.leave_CkM, self.reach_CkM, self.bias_Ck = leave_CkM, reach_CkM, bias_Ck
+
+    def blocks(self, before_N: Tensor, after_N: Tensor) -> Tensor:
+        reach_NMk = rows(self.reach_CkM, after_N).transpose(1, 2)
+        logits_Nkk = torch.baddbmm(
+            rows(self.bias_Ck, after_N).unsqueeze(1), rows(self.leave_CkM, before_N), reach_NMk
+        )
+        return F.softmax(logits_Nkk, -1)
+
+
+class NeuralParameters(Parameters):
+    """A vector for each state, word and cluster; products of them, through small networks, are the logits."""
+
+    def __init__(self, words: int, clusters: int, states: int, embedding: int, layers: int) -> None:
+        super().__init__()
+        self.clusters = clusters
+        self.state = nn.Parameter(torch.randn(clusters * states, embedding))
+        self.word = nn.Parameter(torch.randn(words, embedding))
+        self.cluster = nn.Parameter(torch.randn(clusters, embedding) / math.sqrt(embedding))
+        self.leave, self.reach, self.emit = (Residual(embedding, layers) for _ in range(3))
+        self.word_bias = nn.Parameter(torch.zeros(words))
+        self.cluster_bias = nn.Parameter(torch.zeros(clusters))
+        self.state_bias = nn.Parameter(torch.zeros(clusters * states))
+
+    @torch.no_grad()
+    def set_prior(self, log_word_V: Tensor, log_cluster_C: Tensor) -> None:
+        """Start the biases there."""
+        self.word_bias.copy_(log_word_V)
+        self.cluster_bias.copy_(log_cluster_C)
+
+    def factors(self, members_CX: Tensor, kept_Ck: Tensor | None = None, dropout: float = 0.0) -> Factors:
+        """Return the probabilities that the vectors make."""
+        state_CkM = self.state.view(self.clusters, -1, self.state.shape[1])
+        bias_Ck = self.state_bias.view(self.clusters, -1)
+        if kept_Ck is not None:
+            state_CkM = state_CkM.take_along_dim(kept_Ck.unsqueeze(2), 1)
+            bias_Ck = bias_Ck.take_along_dim(kept_Ck, 1)
+        leave_CkM = F.dropout(self.leave(state_CkM), dropout)
+        # Divided once, here, so that logits begin with a variance of about one.
+        size = math.sqrt(state_CkM.shape[2])
+        made = _Products(leave_CkM, F.dropout(self.reach(state_CkM), dropout) / size, bias_Ck)
+        made.onward_CkC = F.softmax(leave_CkM @ self.cluster.t() + self.cluster_bias, -1)
+        emit_CMk = (F.dropout(self.emit(state_CkM), dropout) / size).transpose(1, 2)
+        known_CX = members_CX.clamp(min=0)
+        logits_CXk = torch.baddbmm(
+            self.word_bias[known_CX].unsqueeze(2), F.embedding(known_CX, self.word), emit_CMk
+        )
+        made.emission_CXk = _normalised(logits_CXk, members_CX >= 0)
+        return made
+
+
+class _Table(Factors):
+    def __init__(self, within_DDkk: Tensor, kept_Ck: Tensor | None) -> None:
+        self.within_CCkk, self.kept_Ck = within_DDkk, kept_Ck
+
+    def blocks(self, before_N: Tensor, after_N: Tensor) -> Tensor:
+        logits_Nkk = self.within_CCkk[before_N, after_N]
+        if self.kept_Ck is not None:
+            logits_Nkk = logits_Nkk.take_along_dim(self.kept_Ck[before_N].unsqueeze(2), 1)
+            logits_Nkk = logits_Nkk.take_along_dim(self.kept_Ck[after_N].unsqueeze(1), 2)
+        return F.softmax(logits_Nkk, -1)
+
+
+class FreeParameters(Parameters):
+    """A logit for each transition and each emission: R² numbers and more."""
+
+    def __init__(self, words: int, clusters: int, states: int) -> None:
+        super().__init__()
+        self.within = nn.Parameter(torch.randn(clusters, clusters, states, states))
+        self.onward = nn.Parameter(torch.randn(clusters, states, clusters) * 0.1)
+        self.emission = nn.Parameter(torch.randn(words, states))
+
+    @torch.no_grad()
+    def set_prior(self, log_word_V: Tensor, log_cluster_C: Tensor) -> None:
+        """Start every state near them."""
+        self.emission += log_word_V.unsqueeze(1)
+        self.onward += log_cluster_C
+
+    def factors(
+        self,
+        members_CX: Tensor,
+        kept_Ck: Tensor | None = None,
+        dropout: float = 0.0,
+    ) -> Factors:
+        """Return the probabilities that the logits make."""
+        onward_CkC, emission_CXk = self.onward, self.emission[members_CX.clamp(min=0)]
+        if kept_Ck is not None:
+            onward_CkC = onward_CkC.take_along_dim(kept_Ck.unsqueeze(2), 1)
+            emission_CXk = emission_CXk.take_along_dim(kept_Ck.unsqueeze(1), 2)
+        made = _Table(self.within, kept_Ck)
+        made.onward_CkC = F.softmax(onward_CkC, -1)
+        made.emission_CXk = _normalised(emission_CXk, members_CX >= 0)
+        return made
+
+
+class Residual(nn.Module):
+    """x + B relu(A x), some times over, and normalised."""
+
+    def __init__(self, size: int, layers: int) -> None:
+        super().__init__()
+        self.first = nn.ModuleList(nn.Linear(size, size) for _ in range(layers))
+        self.second = nn.ModuleList(nn.Linear(size, size) for _ in range(layers))
+        self.norm = nn.LayerNorm(size)
+
+    def forward(self, values: Float[Tensor, "*N M"]) -> Float[Tensor, "*N M"]:
+        """Return the vectors in this network's eyes."""
+        for first, second in zip(self.first, self.second, strict=True):
+            values = values + second(F.relu(first(values)))
+        return self.norm(values)
+
+
+def rows(table: Float[Tensor, "C ..."], places_N: Int[Tensor, " N"]) -> Float[Tensor, "N ..."]:
+    """Return rows of a table; the gradient adds up far faster than that of plain indexing."""
+    return F.embedding(places_N, table.flatten(1)).unflatten(1, table.shape[1:])
+
+
+def _normalised(logits_CXk: Tensor, present_CX: Bool[Tensor, "C X"]) -> Float[Tensor, "C X k"]:
+    return F.softmax(logits_CXk.masked_fill(~present_CX.unsqueeze(2), IMPOSSIBLE), 1)
