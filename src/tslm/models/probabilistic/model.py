@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from tslm.corpus.statistics import count_words
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RecipeError, RunError
 from tslm.models.arrays import REMEDY, WEIGHTS
+from tslm.models.ngram.blanks import FillCost, Filling, Pattern, Span
 from tslm.models.probabilistic.clusters import cluster_words, describe_words
 from tslm.models.probabilistic.factors import (
     Factors,
@@ -30,6 +32,9 @@ from tslm.models.probabilistic.forward import read_window
 from tslm.models.recurrent.heads import CrossEntropy
 from tslm.models.trainable import Carried, Trainable, Window
 from tslm.models.weights import check_size, load_weights, save_weights
+
+if TYPE_CHECKING:
+    from tslm.models.probabilistic.network import Network
 
 AT_ONCE = 1 << 24
 """How many numbers the blocks of words that are scored together may have."""
@@ -139,6 +144,7 @@ class ProbabilisticModel(Trainable[ProbabilisticState]):
         self.begin_k = nn.Parameter(torch.zeros(k))
         self.register_buffer("cluster_V", torch.arange(V) % C)
         self._factors: Factors | None = None
+        self._network: Network | None = None
         self.assign(self.cluster_V)
         self.register_load_state_dict_post_hook(_assign_loaded)
 
@@ -152,7 +158,7 @@ class ProbabilisticModel(Trainable[ProbabilisticState]):
         self.place_V[order_V] = torch.arange(len(order_V)) - starts_C[self.cluster_V[order_V]]
         self.members_CX = torch.full((self.config.clusters, int(sizes_C.max())), -1)
         self.members_CX[self.cluster_V, self.place_V] = torch.arange(len(order_V))
-        self._factors = None
+        self._factors = self._network = None
 
     @torch.no_grad()
     def prepare(self, corpus: Corpus) -> None:
@@ -222,7 +228,7 @@ class ProbabilisticModel(Trainable[ProbabilisticState]):
 
     def train(self, mode: bool = True) -> ProbabilisticModel:
         """Switch dropout on or off; what was computed from the weights so far is forgotten."""
-        self._factors = None
+        self._factors = self._network = None
         super().train(mode)
         return self
 
@@ -274,6 +280,27 @@ class ProbabilisticModel(Trainable[ProbabilisticState]):
             words_CX = torch.bmm(factors.emission_CXk, moved_Ck1).squeeze(2)
             rows_BV.append(words_CX[self.cluster_V, self.place_V])
         return torch.stack(rows_BV).log().numpy()
+
+    @property
+    def network(self) -> Network:
+        """Its factors as whole matrices; kept while it is not trained."""
+        from tslm.models.probabilistic.network import Network
+
+        if self._network is None or self.training:
+            self._network = Network(self)
+        return self._network
+
+    def fill(self, pattern: Pattern, *, span: Span = "sentence", exclude: Sequence[int] = ()) -> Filling:
+        """Eq. 14. Sum over all words that could stand in the blanks of a pattern."""
+        from tslm.models.probabilistic.filling import fill_pattern
+
+        return fill_pattern(self.network, pattern, span=span, exclude=exclude)
+
+    def fill_cost(self, pattern: Pattern) -> FillCost:
+        """Estimate what ``fill`` will take."""
+        from tslm.models.probabilistic.filling import estimate_cost
+
+        return estimate_cost(self.config.rank, self.config.states, len(self.vocabulary), pattern)
 
     @property
     def parameter_count(self) -> int:
