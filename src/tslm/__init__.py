@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from tslm.inference.explain import Explanation, explain
     from tslm.inference.fill import Fillings, fill
     from tslm.inference.interpolate import mix
+    from tslm.inference.match import Matched, match
+    from tslm.inference.patterns import Constraint
     from tslm.inference.reading import ReadingReport
     from tslm.inference.samples import Samples, generate
     from tslm.inference.score import Scores, score
@@ -47,12 +49,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "Comparison": "tslm.inference.compare",
     "Compression": "tslm.inference.compress",
+    "Constraint": "tslm.inference.patterns",
     "Corpus": "tslm.corpus.sources",
     "CorpusConfig": "tslm.corpus.sources",
     "Evaluation": "tslm.inference.evaluate",
     "Explanation": "tslm.inference.explain",
     "Fillings": "tslm.inference.fill",
     "LanguageModel": "tslm.models.base",
+    "Matched": "tslm.inference.match",
     "Perplexity": "tslm.evaluation.perplexity",
     "ReadingReport": "tslm.inference.reading",
     "Recipe": "tslm.runs.recipe",
@@ -74,6 +78,7 @@ _HOMES = {
     "generate": "tslm.inference.samples",
     "list_recipes": "tslm.runs.catalogue",
     "load": "tslm.runs.run",
+    "match": "tslm.inference.match",
     "mix": "tslm.inference.interpolate",
     "open_corpus": "tslm.corpus.sources",
     "open_run": "tslm.runs.run",
@@ -88,12 +93,14 @@ _HOMES = {
 __all__ = [
     "Comparison",
     "Compression",
+    "Constraint",
     "Corpus",
     "CorpusConfig",
     "Evaluation",
     "Explanation",
     "Fillings",
     "LanguageModel",
+    "Matched",
     "Perplexity",
     "ReadingReport",
     "Recipe",
@@ -115,6 +122,7 @@ __all__ = [
     "generate",
     "list_recipes",
     "load",
+    "match",
     "mix",
     "open_corpus",
     "open_run",

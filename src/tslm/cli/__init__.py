@@ -21,6 +21,7 @@ COMMANDS = (
     "score",
     "generate",
     "fill",
+    "match",
     "compare",
     "explain",
     "tensors",

@@ -9,7 +9,13 @@ EXAMPLES = """examples:
   tslm generate runs/ptb-kn5 --prompt "the company said"
   tslm generate runs/ptb-kn5 --prompt "in the" --number 5 --length 20 --temperature 0.8 --top-k 50 --seed 7
   tslm generate runs/ptb-kn5 --no-unk --go-on --length 200
-  tslm generate runs/ptb-kn5 --prompt "it is" --temperature 0 --json"""
+  tslm generate runs/ptb-kn5 --prompt "it is" --temperature 0 --json
+  tslm generate runs/ptb-gated --must-contain "interest rates" --longest 20 --guide runs/ptb-probabilistic
+  tslm generate runs/ptb-probabilistic --pattern "the ? of (japan|germany) ..." --number 5
+
+A sentence always has what --must-contain, --pattern, --avoid and --shortest ask for, and ends within --longest words.
+A probabilistic model alone draws it exactly as it would be drawn given that; another model needs one as --guide, which
+says how likely each next word leads there: the words are then the model's own, and the weighing is approximate."""
 
 
 def add(subparsers: Any) -> None:
@@ -42,6 +48,23 @@ def add(subparsers: Any) -> None:
         "--go-on", action="store_true", help="go on behind the end of a sentence, on a new line"
     )
     parser.add_argument("--no-unk", action="store_true", help="never draw <unk>")
+    wanted = parser.add_argument_group("what the sentence must be like")
+    wanted.add_argument("--pattern", default="", metavar="PATTERN", help="all of it; see tslm match --help")
+    wanted.add_argument(
+        "--must-contain",
+        metavar="WORDS",
+        action="append",
+        default=[],
+        help="a word or phrase somewhere in it",
+    )
+    wanted.add_argument(
+        "--avoid", metavar="WORD", action="append", default=[], help="a word that may not occur"
+    )
+    wanted.add_argument("--shortest", type=int, default=0, metavar="N", help="at least N words (default: 0)")
+    wanted.add_argument(
+        "--longest", type=int, metavar="N", help="at most N words, prompt included (default: 30)"
+    )
+    wanted.add_argument("--guide", metavar="RUN", help="a probabilistic model of the same words")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
@@ -49,12 +72,16 @@ def add(subparsers: Any) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     import sys
+    from dataclasses import replace
 
     import tslm
     from tslm.corpus.vocabulary import UNK
+    from tslm.errors import UnsupportedError
     from tslm.files import to_json
     from tslm.inference.generate import Sampling
+    from tslm.inference.guiding import guided
     from tslm.inference.inputs import show_unknown
+    from tslm.inference.patterns import Constraint
     from tslm.inference.samples import Writing, unknown_words, write, write_growing
 
     writing = Writing(
@@ -72,6 +99,24 @@ def run(arguments: argparse.Namespace) -> int:
         ),
     )
     model = tslm.load(arguments.run_folder)
+    asked = arguments.pattern or arguments.must_contain or arguments.avoid or arguments.shortest
+    if asked or arguments.longest is not None:
+        if arguments.go_on:
+            raise UnsupportedError("--go-on writes many sentences; what a sentence must be like is for one")
+        constraint = Constraint(
+            pattern=arguments.pattern,
+            contain=tuple(arguments.must_contain),
+            avoid=tuple(arguments.avoid),
+            shortest=arguments.shortest,
+            longest=30 if arguments.longest is None else arguments.longest,
+        )
+        guide = tslm.load(arguments.guide) if arguments.guide else model
+        model = guided(model, constraint, guide)
+        writing = replace(writing, length=constraint.longest + 1)
+    elif arguments.guide:
+        raise UnsupportedError(
+            "--guide leads to something; say what, with --must-contain, --pattern or --longest"
+        )
     if unknown := unknown_words(model, arguments.prompt):
         print(f"tslm: the prompt has {show_unknown(unknown)}", file=sys.stderr)
     if arguments.number == 1 and not arguments.json:

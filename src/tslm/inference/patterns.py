@@ -1,8 +1,8 @@
 r"""Patterns over words as people write them, turned into automata.
 
-``?`` is any one word and ``...`` any number of words; ``( | )`` holds alternatives, and a ``*`` or ``+`` right behind the
-bracket lets it stand any number of times, or at least once. Everything else is words, read with the model's text rule;
-a backslash takes a sign for a word: ``\?``, ``\(``.
+``?`` is any one word and ``...`` any number of words; ``( | )`` holds alternatives, and a ``*`` or ``+`` right behind
+the bracket lets it stand any number of times, or at least once. Everything else is words, read with the model's text
+rule; a backslash takes a sign for a word: ``\?``, ``\(``.
 
     the ? of the lord            one word is missing
     ... king (of|in) ...         "king of" or "king in" somewhere

@@ -8,7 +8,9 @@ from typing import Any, overload
 
 from tslm.corpus.vocabulary import EOS, UNK
 from tslm.inference.generate import Generation, Sampling
+from tslm.inference.guiding import guided
 from tslm.inference.inputs import ModelLike, open_model, read_string
+from tslm.inference.patterns import Constraint
 from tslm.models.base import LanguageModel
 from tslm.tables import html_table
 
@@ -114,6 +116,8 @@ def generate(
     stop: Sequence[str] = (),
     go_on: bool = False,
     unk: bool = True,
+    constraint: Constraint | None = None,
+    guide: ModelLike | None = None,
 ) -> Samples:
     """Let a model write.
 
@@ -129,11 +133,16 @@ def generate(
         stop: a text ends before any of these.
         go_on: go on behind the end of a sentence, on a new line.
         unk: whether ``<unk>`` may be drawn.
+        constraint: what the sentence must be like; it holds always.
+        guide: a probabilistic model of the same words that knows how likely it is to be met; the model itself, where it
+            is probabilistic.
 
     Raises:
         TslmError: the model cannot be read, a number is out of range, or no word is possible.
     """
     opened = open_model(model)
+    if constraint is not None:
+        opened = guided(opened, constraint, opened if guide is None else open_model(guide))
     exclude = () if unk else (UNK,)
     sampling = Sampling(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, exclude=exclude)
     return write(

@@ -64,7 +64,7 @@ def test_the_next_word_is_weighed_by_what_can_still_match(model, sentences, name
     automaton, begun = AUTOMATA[name], (3,)
     constrained = Constrained(model.network, automaton, LONGEST)
     _, state = model.score(np.array([begun]), model.start(1))
-    match_V, word_V = constrained.weigh(model.network.spread(state), automaton.read(begun), LONGEST - 1)
+    match_V, word_V = constrained.weigh(state, automaton.read(begun), LONGEST - 1)
     np.testing.assert_allclose(word_V.log().numpy(), model.predict(state)[0], rtol=1e-10)
     whole = math.exp(model.score(np.array([begun]), model.start(1))[0].sum())
     for word in range(len(VOCABULARY)):

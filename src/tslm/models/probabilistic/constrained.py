@@ -35,7 +35,7 @@ class Constrained:
 
     @cached_property
     def _mass_SR(self) -> Float[Tensor, "S R"]:
-        """p of each symbol from each state; ``<eos>`` is none of them."""
+        """The probability of each symbol from each state; ``<eos>`` is none of them."""
         vocabulary = self.network.model.vocabulary
         symbol_V = self.automaton.symbols(len(vocabulary))
         symbol_V[vocabulary.eos_id] = -1
@@ -72,20 +72,20 @@ class Constrained:
 
     @torch.no_grad()
     def weigh(
-        self, belief_R: Float[Tensor, " R"], state: int, left: int
+        self, believed: ProbabilisticState, state: int, left: int
     ) -> tuple[Float[Tensor, " V"], Float[Tensor, " V"]]:
         """Look at every next word.
 
         Args:
-            belief_R: what is believed of the hidden state.
-            state: of the automaton.
+            believed: the model's state.
+            state: the automaton's.
             left: how many words may yet come.
 
         Returns:
             p(word and a matching end), and p(word), for each word of the vocabulary.
         """
         network, eos_id = self.network, self.network.model.vocabulary.eos_id
-        moved_R = belief_R @ network.W_RR
+        moved_R = believed.belief_Bk[0] @ network.W_RR[network.of_cluster(int(believed.cluster_B[0]))]
         word_V = network.words_V(moved_R)
         match_V = torch.zeros_like(word_V)
         if left > 0:
@@ -111,18 +111,12 @@ class Constrained:
             believed, state = self.network.model.start(1), 0
             while True:
                 check_wanted()
-                belief_R = self.network.spread(believed)
-                match_V, _ = self.weigh(belief_R, state, self.longest - len(line))
+                match_V, _ = self.weigh(believed, state, self.longest - len(line))
                 word = int(draw_from(match_V, generator))
                 if word == eos_id:
                     break
                 line.append(word)
                 state = self.automaton.read([word], state)
-                believed = self.read(believed, word)
+                _, believed = self.network.model.score(np.array([[word]]), believed)
             lines.append(line)
         return lines
-
-    def read(self, believed: ProbabilisticState, word: int) -> ProbabilisticState:
-        """Return what is believed behind one more word."""
-        _, after = self.network.model.score(np.array([[word]]), believed)
-        return after

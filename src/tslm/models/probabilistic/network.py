@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from tslm.errors import UnsupportedError
-from tslm.models.probabilistic.model import ProbabilisticModel
+from tslm.errors import CorpusError, UnsupportedError
+from tslm.models.probabilistic.model import ProbabilisticModel, ProbabilisticState
 
 LARGEST = 32_768
 """R: W takes 4 GiB then."""
@@ -52,9 +52,9 @@ class Network:
         """What is believed behind the ``<eos>`` before a text."""
         return self.spread(self.model.start(1))
 
-    def spread(self, state: object) -> Float[Tensor, " R"]:
+    def spread(self, state: ProbabilisticState) -> Float[Tensor, " R"]:
         """Return what one state of the model believes of all hidden states."""
-        cluster, belief_k = int(state.cluster_B[0]), state.belief_Bk[0]  # type: ignore[attr-defined]
+        cluster, belief_k = int(state.cluster_B[0]), state.belief_Bk[0]
         belief_R = belief_k.new_zeros(self.model.config.rank)
         belief_R[self.of_cluster(cluster)] = belief_k
         return belief_R
@@ -102,8 +102,6 @@ class Network:
 
 def check_ids(words: Sequence[int | None], size: int) -> None:
     """Refuse ids outside the vocabulary."""
-    from tslm.errors import CorpusError
-
     wrong = [word for word in words if word is not None and not 0 <= word < size]
     if wrong:
         raise CorpusError(
