@@ -13,10 +13,12 @@ EXAMPLES = r"""examples:
   tslm fill runs/ptb-kn5 "? ? said" --as prefix --json
   tslm fill runs/ptb-kn5 "mr. ? said" --sample 3 --seed 1
   tslm fill runs/ptb-kn5 "mr. ? said" --as prefix --sample 3 --go-on 20
+  tslm fill runs/ptb-gated "the ? of the ?" --proposal runs/ptb-kn5 --draws 2000
 
 A blank is exactly one word; write \? for the word "?" itself. The pattern is a whole sentence unless --as says
-otherwise. All probabilities are exact, summed over the whole vocabulary: n-gram models can do this, recurrent
-ones cannot."""
+otherwise. N-gram and probabilistic models sum over all fillings, exactly. A recurrent model scores every word for
+one blank, exactly too; for several blanks it weighs fillings drawn from an n-gram or probabilistic model of the same
+words, and says how many draws of its own they are worth."""
 
 
 def add(subparsers: Any) -> None:
@@ -28,7 +30,7 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="the folder of an n-gram model")
+    parser.add_argument("run_folder", metavar="RUN", help="a folder that tslm train wrote")
     parser.add_argument("pattern", metavar="PATTERN", help="words and blanks, for example 'the ? of the ?'")
     parser.add_argument("--top", type=positive, default=5, metavar="K", help="how many (default: 5)")
     parser.add_argument(
@@ -50,6 +52,14 @@ def add(subparsers: Any) -> None:
         type=positive,
         metavar="N",
         help="with --sample and --as prefix or fragment: up to N words more, to the end of the line",
+    )
+    parser.add_argument(
+        "--proposal",
+        metavar="RUN",
+        help="for several blanks of a recurrent model: draw fillings from this one",
+    )
+    parser.add_argument(
+        "--draws", type=positive, default=1000, metavar="N", help="with --proposal: how many (default: 1000)"
     )
     parser.add_argument("--seed", type=int, default=1, help="for --sample (default: 1)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -79,6 +89,8 @@ def run(arguments: argparse.Namespace) -> int:
         samples=arguments.sample or 0,
         seed=arguments.seed,
         go_on=arguments.go_on or 0,
+        proposal=arguments.proposal,
+        draws=arguments.draws,
     )
     if found.unknown:
         print(f"tslm: the pattern has {show_unknown(found.unknown)}", file=sys.stderr)

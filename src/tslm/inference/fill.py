@@ -12,10 +12,11 @@ import numpy as np
 from tslm.corpus.rule import TextRule
 from tslm.corpus.vocabulary import EOS, UNK
 from tslm.errors import CorpusError
+from tslm.inference.blanks import fill_by_scoring
 from tslm.inference.inputs import ModelLike, open_model, read_string
 from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
-from tslm.models.ngram.blanks import Filling, Span, require_blanks
+from tslm.models.ngram.blanks import Filling, FillsBlanks, Span
 from tslm.tables import html_table, text_table
 
 BLANK = "?"
@@ -65,7 +66,7 @@ class FilledText:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Fillings:
-    """What a model says of a pattern; all probabilities are exact, summed over the whole vocabulary.
+    """What a model says of a pattern; probabilities are exact sums over all words, unless ``exact`` is False.
 
     Example:
         >>> found = tslm.fill("runs/asv-kn5", "the ? of the Lord")
@@ -84,6 +85,10 @@ class Fillings:
     """Texts with the blanks drawn from their posterior, where they were asked for."""
     unknown: tuple[str, ...]
     """Words of the pattern that the model does not know."""
+    exact: bool = True
+    """False where fillings were drawn from another model and weighed."""
+    effective: float | None = None
+    """How many draws from the model itself the weighed ones are worth; None where the answer is exact."""
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it as plain values; the logarithm of an impossible pattern is None."""
@@ -97,6 +102,10 @@ class Fillings:
             return f"{self.pattern}: impossible, no filling has a probability above zero"
         numbers = f"ln p = {self.log_probability:.4f}   log10 p = {self.log_probability / math.log(10):.4f}"
         parts = [f"{self.pattern}   {numbers}   ({self.span})"]
+        if self.effective is not None:
+            parts.append(
+                f"estimated from fillings of another model, worth {self.effective:,.0f} draws of this one"
+            )
         for number, blank in enumerate(self.blanks, 1):
             rows = [[f"{entry.probability:.4f}", entry.word] for entry in blank.best]
             title = (
@@ -129,11 +138,14 @@ def fill(
     samples: int = 0,
     seed: int = 1,
     go_on: int = 0,
+    proposal: ModelLike | None = None,
+    draws: int = 1000,
 ) -> Fillings:
     r"""Fill the blanks of a sentence, each exactly one word, knowing what stands on both sides.
 
     Args:
-        model: an n-gram model, or its run folder; recurrent models cannot fill blanks.
+        model: a model, or its run folder. N-gram and probabilistic models sum over all fillings; any other scores every
+            word for one blank, and draws fillings from ``proposal`` for several.
         pattern: words as people write them, ``?`` for a blank, ``\?`` for the word "?" itself.
         top: how many words per blank, and how many fillings of all blanks together.
         span: which part of a line the pattern is: ``sentence``, ``prefix``, ``suffix`` or ``fragment``.
@@ -142,14 +154,25 @@ def fill(
         samples: how many texts to draw from the posterior.
         seed: for the samples.
         go_on: how many words a sample may go on behind a ``prefix`` or ``fragment``.
+        proposal: an n-gram or probabilistic model of the same words, for several blanks of a model that is neither.
+        draws: how many fillings to draw from it.
 
     Raises:
-        TslmError: the model cannot fill blanks, the pattern cannot be read, or a number is out of range.
+        TslmError: the model cannot fill these blanks, the pattern cannot be read, or a number is out of range.
     """
     opened = open_model(model)
     read = read_pattern(opened, read_string(pattern, "pattern"), blank)
     return fill_pattern(
-        opened, read, top=top, span=span, exclude=exclude, samples=samples, seed=seed, go_on=go_on
+        opened,
+        read,
+        top=top,
+        span=span,
+        exclude=exclude,
+        samples=samples,
+        seed=seed,
+        go_on=go_on,
+        proposal=None if proposal is None else open_model(proposal),
+        draws=draws,
     )
 
 
@@ -163,14 +186,23 @@ def fill_pattern(
     samples: int = 0,
     seed: int = 1,
     go_on: int = 0,
+    proposal: LanguageModel[Any] | None = None,
+    draws: int = 1000,
 ) -> Fillings:
     """Fill the blanks of a pattern that is read already; the arguments are those of ``fill``."""
-    filler, vocabulary = require_blanks(model), model.vocabulary
+    vocabulary = model.vocabulary
     banned = [word for given in exclude for word in model.rule.split(given)]
     for word in banned:
         if word not in vocabulary:
             raise CorpusError(f"the model does not know the word {word!r}, which is to be excluded")
-    filling = filler.fill(read.ids, span=span, exclude=vocabulary.encode(banned).tolist())
+    out = vocabulary.encode(banned).tolist()
+    if isinstance(model, FillsBlanks):
+        filling, effective = model.fill(read.ids, span=span, exclude=out), None
+    else:
+        filling = fill_by_scoring(
+            model, read.ids, span=span, exclude=out, proposal=proposal, draws=draws, seed=seed
+        )
+        effective = filling.effective
     if filling.log_probability == -math.inf:
         blanks: tuple[Blank, ...] = ()
         fillings: tuple[FilledText, ...] = ()
@@ -189,6 +221,8 @@ def fill_pattern(
         fillings=fillings,
         samples=drawn,
         unknown=read.unknown,
+        exact=effective is None,
+        effective=effective,
     )
 
 

@@ -52,7 +52,7 @@ class Filling(Protocol):
 
 @runtime_checkable
 class FillsBlanks(Protocol):
-    """A model that can sum over blanks exactly. Recurrent models cannot."""
+    """A model that can sum over blanks exactly: n-gram and probabilistic ones. Recurrent models cannot."""
 
     def fill(self, pattern: Pattern, *, span: Span = "sentence", exclude: Sequence[int] = ()) -> Filling:
         """Contract the model with a pattern.
@@ -121,5 +121,5 @@ def require_blanks(model: object) -> FillsBlanks:
     kind = getattr(model, "kind", type(model).__name__)
     raise UnsupportedError(
         f"a model of kind {kind!r} cannot fill blanks: it reads from left to right and would have to be run "
-        "once for every filling; use an n-gram model (kind 'ngram', 'count-tensor' or 'backoff')"
+        "once for every filling; use an n-gram model (kind 'ngram', 'count-tensor' or 'backoff') or a probabilistic one"
     )
