@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tslm.cli.count import add_cluster
+
 if TYPE_CHECKING:
     from tslm.inference.score import ScoredBlock, Total
 
@@ -16,9 +18,11 @@ EXAMPLES = """examples:
   tslm score runs/ptb-kn5 n-best.txt --tsv | sort -t "$(printf '\\t')" -k 2,2 -g -r | head -1
   echo "the cat sat on the mat" | tslm score runs/ptb-kn5 - --tokens
   zcat big.txt.gz | tslm score runs/ptb-kn5 --json > scores.jsonl
+  tslm score runs/web-5 '/shared/web/*.gz' --engine spark --master spark://host:7077 --out /shared/scores
 
 One sentence per line; each starts anew unless --carry is given. Words outside the vocabulary are scored as <unk>
-and shown in ⟨brackets⟩. With --tsv the total goes to standard error, with --json it is the last line."""
+and shown in ⟨brackets⟩. With --tsv the total goes to standard error, with --json it is the last line.
+With --engine spark the lines and their scores go to Parquet files in --out, and only the total is printed."""
 
 
 def add(subparsers: Any) -> None:
@@ -41,16 +45,24 @@ def add(subparsers: Any) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--tsv", action="store_true", help="tab-separated values with a line of names")
     form.add_argument("--json", action="store_true", help="one JSON object per line")
+    add_cluster(parser, default="local")
+    parser.add_argument("--out", metavar="FOLDER", help="with --engine spark: the new folder for the scores")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     import tslm
-    from tslm.errors import CorpusError
+    from tslm.errors import CorpusError, InputError
     from tslm.inference.inputs import STANDARD_INPUT, read_lines
     from tslm.inference.score import Total, score_blocks
 
+    if arguments.engine == "spark":
+        return _run_on_cluster(arguments)
+    if arguments.out is not None:
+        raise InputError(
+            "--out goes with --engine spark; here the scores go to standard output: tslm score … > FILE"
+        )
     # Not tslm.score, which holds all sentences: a text of any length needs no more memory than its buffer.
     model = tslm.load(arguments.run_folder)
     show = _Json() if arguments.json else _Tsv() if arguments.tsv else _Table()
@@ -67,6 +79,32 @@ def run(arguments: argparse.Namespace) -> int:
     if not total.lines:
         raise CorpusError("standard input has no line; give a text with one sentence per line")
     show.total(total)
+    return 0
+
+
+def _run_on_cluster(arguments: argparse.Namespace) -> int:
+    """Score on a Spark cluster."""
+    import json
+    from pathlib import Path
+
+    from tslm.errors import InputError
+    from tslm.interop.spark.scoring import score_text_files
+
+    if arguments.out is None or "-" in arguments.files:
+        raise InputError(
+            "--engine spark reads files that all workers see, and writes to a folder: give FILE and --out"
+        )
+    if arguments.tokens or arguments.carry or arguments.tsv:
+        raise InputError(
+            "--tokens, --carry and --tsv do not go with --engine spark, which scores whole lines"
+        )
+    total = score_text_files(
+        Path(arguments.run_folder), arguments.files, arguments.out, arguments.master, arguments.conf
+    )
+    if arguments.json:
+        print(json.dumps({"written": arguments.out, "total": total.as_json()}))
+    else:
+        print(f"{arguments.out}: {total}")
     return 0
 
 
