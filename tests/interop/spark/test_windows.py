@@ -7,8 +7,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import tslm
 from tslm.cli import main
+from tslm.interop.spark.counting import Job, choose_words
 from tslm.interop.spark.windows import PAD, cut_windows
+from tslm.models.ngram.smoothed import NgramConfig
 
 
 @pytest.mark.parametrize("order", [2, 3, 5])
@@ -52,3 +55,19 @@ def test_what_is_wrong_is_said_in_one_line(arguments, message, tmp_path, monkeyp
     if "pip install 'tslm[spark]'" not in error:  # which is missing comes first
         assert message in error
     assert error.count("\n") == 1
+
+
+def test_the_words_may_be_those_of_a_run(tmp_path) -> None:
+    (tmp_path / "text").mkdir()
+    for split in ("train", "valid", "test"):
+        (tmp_path / "text" / f"{split}.txt").write_text("a b a b c\nb a b a d\na a b b\n" * 9)
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(
+        f'[corpus]\npath = ["{tmp_path / "text"}"]\ntokeniser = "words"\n'
+        '[model]\nkind = "ngram"\norder = 2\ndiscount_fallback = [0.5]\n'
+    )
+    tslm.train(recipe, tmp_path / "run")
+    job = Job(text=("x",), model=NgramConfig(order=2), like=str(tmp_path / "run"))
+    rule, vocabulary = choose_words(job, lines=None)
+    assert vocabulary == tslm.load(tmp_path / "run").vocabulary
+    assert rule.kind == "words"

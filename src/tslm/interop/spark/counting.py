@@ -104,7 +104,7 @@ def count_text(job: Job, folder: Path, master: str, settings: Sequence[str] = ()
     began = time.perf_counter()
     with opened_session(master, settings, partitions=job.partitions) as session:
         lines = read_text(session, job.text)
-        rule, vocabulary = _choose_words(job, lines)
+        rule, vocabulary = choose_words(job, lines)
         folder.mkdir(parents=True, exist_ok=True)
         vocabulary.save(folder / VOCABULARY)
         rule.save(folder / RULE_FILE)
@@ -130,7 +130,7 @@ def count_text(job: Job, folder: Path, master: str, settings: Sequence[str] = ()
     return counted
 
 
-def _choose_words(job: Job, lines: Any) -> tuple[TextRule, Vocabulary]:
+def choose_words(job: Job, lines: Any) -> tuple[TextRule, Vocabulary]:
     """Return the text rule and the vocabulary, ``<unk>`` added where it is missing and words can be unknown."""
     if job.like is not None:
         run = open_run(job.like)
