@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from tslm.cli.count import add_cluster
 
 if TYPE_CHECKING:
     from tslm.inference.score import ScoredBlock, Total
+
+REMEMBERED_WORDS = 1 << 18
 
 EXAMPLES = """examples:
   tslm score runs/ptb-kn5 sentences.txt
@@ -136,8 +139,9 @@ class _Table:
             ),
             block.first,
         ):
-            numbers = f"{number:>7}  {score:>10.3f}  {perplexity:>10.2f}  {length:>6}"
-            rows.append(f"{numbers}  {' '.join(words[begin : end - 1])}".rstrip())
+            text = " ".join(words[begin : end - 1])
+            numbers = "%7d  %10.3f  %10.2f  %6d" % (number, score, perplexity, length)  # noqa: UP031 (a third faster)
+            rows.append(f"{numbers}  {text}" if text else numbers)
             if tokens:
                 rows += [
                     f"{'':>7}  {score:>10.3f}  {'':>18}  {word}"
@@ -176,21 +180,22 @@ class _Tsv:
     """Tab-separated values; numbers in full."""
 
     def begin(self, tokens: bool) -> None:
+        self.known = _KnownEnds()
         columns = ("line", "log_probability", "unknown", "word") if tokens else ("line", "log_probability")
         print(*columns, *(() if tokens else ("perplexity", "tokens", "unknown", "text")), sep="\t")
 
     def block(self, block: ScoredBlock, tokens: bool) -> None:
         numbers = np.arange(block.first, block.first + len(block.lines))
         if tokens:
-            columns = zip(
-                np.repeat(numbers, block.lengths).tolist(),
-                block.log_probabilities.tolist(),
-                (~block.known).astype(np.uint8).tolist(),
-                block.words,
-                strict=True,
-            )
-            rows = [f"{line}\t{score!r}\t{unknown}\t{word}\n" for line, score, unknown, word in columns]
-            sys.stdout.write("".join(rows))
+            # A row in three parts, each made for all rows at once and no oftener than it differs.
+            parts = [""] * (3 * len(block.words))
+            starts = map("{}\t".format, numbers.tolist())
+            parts[0::3] = chain.from_iterable(map(repeat, starts, block.lengths.tolist()))
+            parts[1::3] = map(repr, block.log_probabilities.tolist())
+            parts[2::3] = map(self.known.__getitem__, block.words)
+            for place in np.flatnonzero(~block.known).tolist():
+                parts[3 * place + 2] = f"\t1\t{block.words[place]}\n"
+            sys.stdout.write("".join(parts))
         else:
             columns = zip(
                 numbers.tolist(),
@@ -205,6 +210,16 @@ class _Tsv:
 
     def total(self, total: Total) -> None:
         print(total, file=sys.stderr)
+
+
+class _KnownEnds(dict[str, str]):
+    """How the row of a known word ends, for the words that came lately."""
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= REMEMBERED_WORDS:
+            self.clear()
+        end = self[word] = f"\t0\t{word}\n"
+        return end
 
 
 class _Json:
