@@ -28,6 +28,10 @@ from report import write_results, write_table
 
 VOCABULARY = 10_000
 ORDER = 5
+DAY_MB = 100_000
+"""A day of web text."""
+TOKENS_PER_PART = 30_000_000
+"""About a gigabyte of windows."""
 
 
 def generate(path: Path, tokens: int) -> None:
@@ -119,43 +123,26 @@ def measure(text: Path, workers: int, folder: Path) -> dict[str, float]:
     """Count a text on a fresh cluster."""
     folder.mkdir()
     with cluster(workers, folder) as (address, daemons):
-        arguments = [
-            "--master",
-            address,
-            "--text",
-            text,
-            "--order",
-            ORDER,
-            "--min-count",
-            1,
-            "--partitions",
-            8,
-        ]
-        settings = [
-            "--conf",
-            "spark.executor.memory=1500m",
-            "--conf",
-            "spark.driver.host=127.0.0.1",
-            "--json",
-        ]
+        options = {
+            "--text": text,
+            "--order": ORDER,
+            "--min-count": 1,
+            "--partitions": 8,
+            "--out": folder / "counts",
+        }
+        # Nearly every word of generated text follows nearly any other, so single words give no discounts of their own.
+        options |= {"--master": address, "--discount-fallback": "0.5,1,1.5"}
+        arguments = [str(part) for option in options.items() for part in option]
+        for setting in ("spark.executor.memory=1500m", "spark.driver.host=127.0.0.1"):
+            arguments += ["--conf", setting]
         began = time.perf_counter()
-        process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "tslm",
-                "count",
-                *map(str, arguments),
-                "--out",
-                folder / "counts",
-                *settings,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        with (folder / "errors").open("w") as errors:
+            command = [sys.executable, "-m", "tslm", "count", *arguments, "--json"]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         processor_seconds, peak_gb = watch(process, daemons)
         assert process.stdout is not None
+        if process.returncode:
+            sys.exit((folder / "errors").read_text())
         counted = json.loads(process.stdout.read().splitlines()[-1])
         size = sum(path.stat().st_size for path in (folder / "counts").rglob("*.parquet"))
     return {
@@ -184,6 +171,23 @@ def write_page(rows: list[dict[str, float]]) -> None:
         for row in rows
     ]
     write_table("spark.md", "cluster", [head, *table])
+    write_table("spark.md", "day", extrapolate(rows))
+
+
+def extrapolate(rows: list[dict[str, float]]) -> list[list[str]]:
+    """What 100 GB of text would take, if it went on as from the smallest to the largest text measured: on paper."""
+    head = ["text", "tokens", "processor hours", "hours on 100 cores", "partitions", "shards"]
+    single = [row for row in rows if row["workers"] == 1]
+    first, last = single[0], single[-1]
+    if first["tokens"] == last["tokens"]:
+        return [head]
+    tokens = DAY_MB * last["tokens"] / last["text_mb"]
+    slope = (last["processor_seconds"] - first["processor_seconds"]) / (last["tokens"] - first["tokens"])
+    hours = tokens * slope / 3600
+    shards = DAY_MB * last["shards_mb"] / last["text_mb"]
+    parts = tokens / TOKENS_PER_PART
+    numbers = [f"{tokens / 1e9:.0f} billion", f"{hours:,.0f}", f"{hours / 100:.1f}", f"{parts:,.0f}"]
+    return [head, [f"{DAY_MB / 1000:.0f} GB", *numbers, f"{shards / 1e6:.1f} TB"]]
 
 
 def main() -> None:
@@ -194,14 +198,19 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     arguments = parser.parse_args()
-    rows: list[dict[str, float]] = []
+    # Rows of the same machine that this run does not measure are kept.
+    known = Path(__file__).parent / "results" / "spark.json"
+    rows: list[dict[str, float]] = json.loads(known.read_text())["cluster"] if known.exists() else []
     with tempfile.TemporaryDirectory() as name:
         for size in arguments.sizes:
             text = Path(name) / f"{size}.txt"
             generate(text, size * arguments.tokens)
             for workers in arguments.workers:
-                rows.append(measure(text, workers, Path(name) / f"{size}-{workers}"))
-                print(rows[-1], flush=True)
+                row = measure(text, workers, Path(name) / f"{size}-{workers}")
+                print(row, flush=True)
+                same = (row["tokens"], row["workers"])
+                rows = [one for one in rows if (one["tokens"], one["workers"]) != same] + [row]
+                rows.sort(key=lambda one: (one["tokens"], one["workers"]))
                 write_results("spark", {"load": os.getloadavg()[1], "cluster": rows})
                 write_page(rows)
 
