@@ -1,7 +1,10 @@
 """Counting more text than fits in memory: time and peak memory on generated text, and DuckDB beside Polars.
 
     python benchmarks/spill.py                       # 100 million tokens within 4 GiB
-    python benchmarks/spill.py --tokens 10000000     # a smaller trial
+    python benchmarks/spill.py --tokens 10000000     # a smaller one
+    python benchmarks/spill.py --trial now --tokens 10000000 --memory-gib 0.5   # counting alone, in processor seconds
+
+A trial is kept under its name beside those before it; PYTHONPATH says which code it is of.
 
 Polars is no dependency of the project; its row appears where it is installed.
 """
@@ -57,15 +60,15 @@ def count(path: Path, memory_gib: float) -> dict[str, float]:
 
 
 def group_with_duckdb(path: Path, memory_gib: float) -> dict[str, float]:
-    """Only the sorting and grouping of the windows, as count_ngrams does it."""
+    """Only the sorting of the windows, as count_ngrams does it."""
     from tslm.models.ngram.spill import _sort_windows
+    from tslm.progress import track_count
 
     ids = np.memmap(path, np.int32, "r")
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        rows = sum(
-            len(times) for _, times in _sort_windows(Path(folder), ids, ORDER, VOCABULARY, EOS, memory_gib)
-        )
+        windows = _sort_windows(Path(folder), ids, ORDER, VOCABULARY, EOS, memory_gib, track_count)
+        rows = sum(words.shape[1] for words in windows)
         return {"seconds": time.perf_counter() - start, "rows": rows}
 
 
@@ -80,13 +83,12 @@ def group_with_polars(path: Path, memory_gib: float) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
         for number, words in enumerate(_make_windows(ids, ORDER, VOCABULARY, EOS)):
-            first = words[:, 0] << 28 | words[:, 1] << 14 | words[:, 2]
-            second = words[:, 3] << 14 | words[:, 4]
+            first = words[0] << 28 | words[1] << 14 | words[2]
+            second = words[3] << 14 | words[4]
             polars.DataFrame({"c0": first, "c1": second}).write_parquet(f"{folder}/{number:05}.parquet")
         windows = polars.scan_parquet(f"{folder}/*.parquet")
-        counted = windows.group_by("c0", "c1").len().sort("c0", "c1")
-        counted.sink_parquet(f"{folder}/counted", engine="streaming")
-        rows = polars.scan_parquet(f"{folder}/counted").select(polars.len()).collect().item()
+        windows.sort("c0", "c1").sink_parquet(f"{folder}/sorted", engine="streaming")
+        rows = polars.scan_parquet(f"{folder}/sorted").select(polars.len()).collect().item()
         return {"seconds": time.perf_counter() - start, "rows": rows}
 
 
@@ -99,6 +101,34 @@ def measure(step: str, path: Path, memory_gib: float) -> dict[str, float]:
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
+def run_trial(name: str, tokens: int, memory_gib: float) -> None:
+    """Count once, and put the figures in the results and in the docs."""
+    from report import write_table
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "ids"
+        generate(path, tokens)
+        result = measure("count", path, memory_gib)
+    print(result)
+    out = Path(__file__).parent / "results" / "spill.json"
+    known = json.loads(out.read_text())
+    known.setdefault("trials", {})[name] = {"tokens": tokens, "memory_gib": memory_gib, **result}
+    out.write_text(json.dumps(known, indent=2) + "\n")
+    rows = [["code", "tokens", "memory allowed", "processor seconds", "seconds", "peak memory"]]
+    for title, trial in known["trials"].items():
+        rows.append(
+            [
+                title,
+                f"{trial['tokens']:,}",
+                f"{trial['memory_gib']} GiB",
+                f"{trial['processor_seconds']:.1f}",
+                f"{trial['seconds']:.0f}",
+                f"{trial['peak_gb']:.2f} GB",
+            ]
+        )
+    write_table("ngram-speed.md", "disk trials", rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -106,13 +136,20 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=100_000_000)
     parser.add_argument("--engine-tokens", type=int, default=20_000_000, help="for DuckDB beside Polars")
     parser.add_argument("--memory-gib", type=float, default=4.0)
+    parser.add_argument("--trial", metavar="NAME", help="count only, and keep the figures under this name")
     parser.add_argument("--step", choices=tuple(STEPS), help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.step:
         result = STEPS[arguments.step](arguments.file, arguments.memory_gib)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        result["processor_seconds"] = usage.ru_utime + usage.ru_stime
         result["peak_gb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
         print(json.dumps(result))
+        return
+
+    if arguments.trial:
+        run_trial(arguments.trial, arguments.tokens, arguments.memory_gib)
         return
 
     from rich.console import Console
@@ -143,9 +180,9 @@ def main() -> None:
     out = Path(__file__).parent / "results" / "spill.json"
     out.parent.mkdir(exist_ok=True)
     machine = {"processor": platform.processor() or platform.machine(), "python": platform.python_version()}
-    out.write_text(
-        json.dumps({"machine": machine, "settings": settings, "results": results}, indent=2) + "\n"
-    )
+    known = json.loads(out.read_text()) if out.exists() else {}
+    written = {**known, "machine": machine, "settings": settings, "results": results}
+    out.write_text(json.dumps(written, indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ COMMANDS = (
     "data",
     "recipes",
     "train",
+    "count",
     "eval",
     "score",
     "generate",

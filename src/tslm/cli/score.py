@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import argparse
 import sys
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tslm.cli.count import add_cluster
+
 if TYPE_CHECKING:
     from tslm.inference.score import ScoredBlock, Total
+
+REMEMBERED_WORDS = 1 << 18
 
 EXAMPLES = """examples:
   tslm score runs/ptb-kn5 sentences.txt
   tslm score runs/ptb-kn5 n-best.txt --tsv | sort -t "$(printf '\\t')" -k 2,2 -g -r | head -1
   echo "the cat sat on the mat" | tslm score runs/ptb-kn5 - --tokens
   zcat big.txt.gz | tslm score runs/ptb-kn5 --json > scores.jsonl
+  tslm score runs/web-5 '/shared/web/*.gz' --engine spark --master spark://host:7077 --out /shared/scores
 
 One sentence per line; each starts anew unless --carry is given. Words outside the vocabulary are scored as <unk>
-and shown in ⟨brackets⟩. With --tsv the total goes to standard error, with --json it is the last line."""
+and shown in ⟨brackets⟩. With --tsv the total goes to standard error, with --json it is the last line.
+With --engine spark the lines and their scores go to Parquet files in --out, and only the total is printed."""
 
 
 def add(subparsers: Any) -> None:
@@ -41,16 +48,24 @@ def add(subparsers: Any) -> None:
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--tsv", action="store_true", help="tab-separated values with a line of names")
     form.add_argument("--json", action="store_true", help="one JSON object per line")
+    add_cluster(parser, default="local")
+    parser.add_argument("--out", metavar="FOLDER", help="with --engine spark: the new folder for the scores")
     parser.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     import tslm
-    from tslm.errors import CorpusError
+    from tslm.errors import CorpusError, InputError
     from tslm.inference.inputs import STANDARD_INPUT, read_lines
     from tslm.inference.score import Total, score_blocks
 
+    if arguments.engine == "spark":
+        return _run_on_cluster(arguments)
+    if arguments.out is not None:
+        raise InputError(
+            "--out goes with --engine spark; here the scores go to standard output: tslm score … > FILE"
+        )
     # Not tslm.score, which holds all sentences: a text of any length needs no more memory than its buffer.
     model = tslm.load(arguments.run_folder)
     show = _Json() if arguments.json else _Tsv() if arguments.tsv else _Table()
@@ -67,6 +82,32 @@ def run(arguments: argparse.Namespace) -> int:
     if not total.lines:
         raise CorpusError("standard input has no line; give a text with one sentence per line")
     show.total(total)
+    return 0
+
+
+def _run_on_cluster(arguments: argparse.Namespace) -> int:
+    """Score on a Spark cluster."""
+    import json
+    from pathlib import Path
+
+    from tslm.errors import InputError
+    from tslm.interop.spark.scoring import score_text_files
+
+    if arguments.out is None or "-" in arguments.files:
+        raise InputError(
+            "--engine spark reads files that all workers see, and writes to a folder: give FILE and --out"
+        )
+    if arguments.tokens or arguments.carry or arguments.tsv:
+        raise InputError(
+            "--tokens, --carry and --tsv do not go with --engine spark, which scores whole lines"
+        )
+    total = score_text_files(
+        Path(arguments.run_folder), arguments.files, arguments.out, arguments.master, arguments.conf
+    )
+    if arguments.json:
+        print(json.dumps({"written": arguments.out, "total": total.as_json()}))
+    else:
+        print(f"{arguments.out}: {total}")
     return 0
 
 
@@ -98,8 +139,9 @@ class _Table:
             ),
             block.first,
         ):
-            numbers = f"{number:>7}  {score:>10.3f}  {perplexity:>10.2f}  {length:>6}"
-            rows.append(f"{numbers}  {' '.join(words[begin : end - 1])}".rstrip())
+            text = " ".join(words[begin : end - 1])
+            numbers = "%7d  %10.3f  %10.2f  %6d" % (number, score, perplexity, length)  # noqa: UP031 (a third faster)
+            rows.append(f"{numbers}  {text}" if text else numbers)
             if tokens:
                 rows += [
                     f"{'':>7}  {score:>10.3f}  {'':>18}  {word}"
@@ -138,21 +180,22 @@ class _Tsv:
     """Tab-separated values; numbers in full."""
 
     def begin(self, tokens: bool) -> None:
+        self.known = _KnownEnds()
         columns = ("line", "log_probability", "unknown", "word") if tokens else ("line", "log_probability")
         print(*columns, *(() if tokens else ("perplexity", "tokens", "unknown", "text")), sep="\t")
 
     def block(self, block: ScoredBlock, tokens: bool) -> None:
         numbers = np.arange(block.first, block.first + len(block.lines))
         if tokens:
-            columns = zip(
-                np.repeat(numbers, block.lengths).tolist(),
-                block.log_probabilities.tolist(),
-                (~block.known).astype(np.uint8).tolist(),
-                block.words,
-                strict=True,
-            )
-            rows = [f"{line}\t{score!r}\t{unknown}\t{word}\n" for line, score, unknown, word in columns]
-            sys.stdout.write("".join(rows))
+            # A row in three parts, each made for all rows at once and no oftener than it differs.
+            parts = [""] * (3 * len(block.words))
+            starts = map("{}\t".format, numbers.tolist())
+            parts[0::3] = chain.from_iterable(map(repeat, starts, block.lengths.tolist()))
+            parts[1::3] = map(repr, block.log_probabilities.tolist())
+            parts[2::3] = map(self.known.__getitem__, block.words)
+            for place in np.flatnonzero(~block.known).tolist():
+                parts[3 * place + 2] = f"\t1\t{block.words[place]}\n"
+            sys.stdout.write("".join(parts))
         else:
             columns = zip(
                 numbers.tolist(),
@@ -167,6 +210,16 @@ class _Tsv:
 
     def total(self, total: Total) -> None:
         print(total, file=sys.stderr)
+
+
+class _KnownEnds(dict[str, str]):
+    """How the row of a known word ends, for the words that came lately."""
+
+    def __missing__(self, word: str) -> str:
+        if len(self) >= REMEMBERED_WORDS:
+            self.clear()
+        end = self[word] = f"\t0\t{word}\n"
+        return end
 
 
 class _Json:

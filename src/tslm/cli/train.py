@@ -10,6 +10,7 @@ EXAMPLES = """examples:
   tslm train ptb/tslm --set train.seed=2 --out runs/tslm-2
   tslm train my.toml
   torchrun --nproc-per-node 2 -m tslm train ptb/tslm
+  tslm train --counts counts --out runs/web-5
 
 'tslm recipes' lists what there is to train.
 The same command goes on with a run that was broken off, and shows the result of a finished one."""
@@ -24,7 +25,10 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("recipe", metavar="RECIPE", help="a name that tslm recipes lists, or a TOML file")
+    parser.add_argument(
+        "recipe", metavar="RECIPE", nargs="?", help="a name that tslm recipes lists, or a TOML file"
+    )
+    parser.add_argument("--counts", metavar="FOLDER", help="instead of a recipe: what tslm count has written")
     parser.add_argument("--out", metavar="FOLDER", help="the run folder (default: runs/<corpus>-<recipe>)")
     parser.add_argument(
         "--set",
@@ -45,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from pathlib import Path
 
+    from tslm.errors import InputError
     from tslm.files import to_json
     from tslm.reports.page import write_run_page
     from tslm.reports.tables import print_summary
@@ -54,6 +59,10 @@ def run(arguments: argparse.Namespace) -> int:
     from tslm.training.distributed import started_group
     from tslm.training.watcher import Terminal, Watcher
 
+    if (arguments.recipe is None) == (arguments.counts is None):
+        raise InputError("give a recipe, such as asv/kn5, or the folder of counts as --counts FOLDER")
+    if arguments.counts is not None:
+        return _assemble(arguments)
     end_with_parent()
     overrides = list(arguments.overrides)
     if arguments.threads is not None and read_recipe(arguments.recipe, overrides).train is not None:
@@ -75,4 +84,26 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print_summary(summary)
         print(f"{folder} holds the model; {page} shows the run")
+    return 0
+
+
+def _assemble(arguments: argparse.Namespace) -> int:
+    """Make a model of counts."""
+    from pathlib import Path
+
+    from tslm.errors import InputError
+    from tslm.files import to_json
+    from tslm.runs.assembled import assemble_run
+
+    for option in ("overrides", "threads", "tensorboard", "data_dir"):
+        if getattr(arguments, option):
+            raise InputError("counts are smoothed already: only --out and --json go with --counts")
+    counts = Path(arguments.counts)
+    folder = Path(arguments.out) if arguments.out else Path("runs") / counts.resolve().name
+    summary = assemble_run(counts, folder)
+    if arguments.json:
+        print(to_json(summary.as_json()))
+    else:
+        tokens = summary.corpus.train_tokens or 0
+        print(f"{folder} holds the model of {tokens:,} tokens: {summary.parameters:,} numbers")
     return 0

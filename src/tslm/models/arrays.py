@@ -39,6 +39,32 @@ def save_arrays(folder: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
         temporary.chmod(mode)
 
 
+def create_arrays(path: Path, shapes: Mapping[str, tuple[np.dtype[Any], int]]) -> dict[str, NDArray[Any]]:
+    """Make a safetensors file of zeros, and return its arrays mapped for writing.
+
+    Args:
+        path: the file, which is overwritten.
+        shapes: the type and length of each array.
+    """
+    names = {np.dtype(kind): name for name, kind in _TYPES.items()}
+    header: dict[str, Any] = {}
+    end = 0
+    # The longest numbers first, so that every array begins at a multiple of its numbers' length.
+    for name, (dtype, length) in sorted(shapes.items(), key=lambda item: -item[1][0].itemsize):
+        begin, end = end, end + length * dtype.itemsize
+        header[name] = {"dtype": names[dtype], "shape": [length], "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(len(text).to_bytes(8, "little") + text)
+        file.truncate(8 + len(text) + end)
+    data = np.memmap(path, np.uint8, mode="r+")
+    return {
+        name: data[8 + len(text) :][slice(*header[name]["data_offsets"])].view(dtype)
+        for name, (dtype, _) in shapes.items()
+    }
+
+
 def map_arrays(
     folder: Path, expected: Mapping[str, tuple[str, tuple[int, ...]]] | None = None
 ) -> dict[str, NDArray[Any]]:

@@ -27,7 +27,7 @@ TABLES = ("corpus", "model", "train", "objective")
 MADE_BY = {
     "interpolation": "tslm compare RUN RUN --mix linear --out FOLDER",
     "cache": "tslm eval RUN --cache auto --out FOLDER",
-    "backoff": "tslm arpa import FILE --out FOLDER",
+    "backoff": "tslm arpa import FILE --out FOLDER, or tslm train --counts FOLDER",
 }
 """The kinds that are made of something else than a text, and the commands that make them."""
 

@@ -105,7 +105,9 @@ class BackoffModel(LanguageModel[NDArray[np.int64]]):
         after_eos = trie.begin
         ended = tokens + 1
         log_probability = table.log_probability[ended]
-        places = np.flatnonzero(np.arange(len(tokens)) % (T + 1))
+        inside = np.ones(len(tokens), np.bool_)
+        inside[:: T + 1] = False
+        places = np.flatnonzero(inside)
         state_B = np.zeros(B, np.int64)
         for level in range(2, trie.order + 1):
             ended[:: T + 1] = chain_NB[level - 1]

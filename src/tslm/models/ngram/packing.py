@@ -2,8 +2,8 @@
 
 A file holds the last word of each n-gram and how many children each history has, in as few bytes as the numbers need;
 the sorted 64-bit keys of the tree follow from the two when it is opened. Logarithms are written as they are, but where
-32 bits hold them all, or 256 different values per order, in so many. So packing loses nothing; what ``round_table`` is
-asked to lose, it loses before.
+32 bits hold them all, or 256 different values per order, in so many; weights that follow from the probabilities are not
+written at all. So packing loses nothing; what ``round_table`` is asked to lose, it loses before.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tslm.models.ngram.smoothing import BackoffTable, FloatArray
-from tslm.models.ngram.trie import ROOT, IntArray, NgramTrie
+from tslm.models.ngram.trie import ROOT, IntArray, NgramTrie, add_up
 
 Bits = Literal[8, 32, 64]
 """How many bits a logarithm may have; with 8 there are 256 values for each order, and 32 bits for single words."""
@@ -28,35 +28,66 @@ ROUNDS = 30
 """How often the values are moved to the mean of what they stand for; they hardly move after ten."""
 
 
+FOLLOWS = "log_weight_follows"
+"""The array that stands in a file for the back-off weights where those follow from the probabilities."""
+
+NOTHING = 1e-9
+"""Less than this is left only by rounding."""
+
+
 def round_table(table: BackoffTable, bits: Bits) -> BackoffTable:
     """Return the table with its logarithms rounded to what so many bits can hold.
 
     With 8 bits the 256 values of each order are those that the logarithms are nearest to in the mean square (Lloyd,
-    1982). The probabilities after a history then sum to one only about.
+    1982). The back-off weights are then what makes the rounded probabilities after each history sum to one.
     """
     if bits == 64:
         return table
     levels = table.trie.levels
-    rounded: list[FloatArray] = []
-    for values in (table.log_probability, table.log_weight):
-        result = values.astype(np.float32).astype(np.float64)
-        if bits == 8:
-            for nodes in _long(levels, len(values)):
-                result[nodes] = _round_values(values[nodes])
-        rounded.append(result)
-    return BackoffTable(trie=table.trie, log_probability=rounded[0], log_weight=rounded[1])
+    log_probability = table.log_probability.astype(np.float32).astype(np.float64)
+    if bits == 32:
+        log_weight = table.log_weight.astype(np.float32).astype(np.float64)
+    else:
+        for level, nodes in enumerate(_long(levels, len(log_probability)), 2):
+            log_probability[nodes] = _round_level(table, level)
+        derived = derive_weights(table.trie, log_probability)
+        log_weight = np.where(np.isneginf(table.log_weight), -np.inf, derived)
+    return BackoffTable(trie=table.trie, log_probability=log_probability, log_weight=log_weight)
+
+
+def derive_weights(trie: NgramTrie, log_probability: FloatArray) -> FloatArray:
+    """Return the ln of the weight of each history with which the probabilities after it sum to one.
+
+    What the known words leave of one, divided by what they leave of one after the suffix.
+    """
+    weight = np.ones(trie.context_count)
+    for level in range(2, trie.order + 1):
+        nodes, histories = trie.nodes(level), trie.nodes(level - 1)
+        left = _leave(trie, level, log_probability[nodes])
+        others = _leave(trie, level, log_probability[trie.suffixes[nodes]])
+        # After a history that knows every word, or none, any weight will do.
+        np.divide(left, others, out=weight[histories], where=(others > NOTHING) & (others < 1))
+    with np.errstate(divide="ignore"):
+        return np.log(np.maximum(weight, 0.0))
 
 
 def pack_table(table: BackoffTable) -> dict[str, NDArray[Any]]:
     """Return the arrays of a table's file."""
     trie = table.trie
+    probabilities = _pack_values("log_probability", table.log_probability, trie.levels)
+    # Probabilities that were rounded to few values; others would not be exact if their weights were to follow.
+    rounded = "log_probability" not in probabilities
+    if rounded and np.array_equal(table.log_weight, derive_weights(trie, table.log_probability)):
+        weights: dict[str, NDArray[Any]] = {FOLLOWS: np.ones(1, np.uint8)}
+    else:
+        weights = _pack_values("log_weight", table.log_weight, trie.levels)
     return {
         "levels": trie.levels,
         "words": _narrow(trie.words[1:]),
         "child_counts": _narrow(np.diff(trie.first_children)),
         "suffixes": trie.suffixes,
-        **_pack_values("log_probability", table.log_probability, trie.levels),
-        **_pack_values("log_weight", table.log_weight, trie.levels),
+        **probabilities,
+        **weights,
     }
 
 
@@ -70,11 +101,30 @@ def unpack_table(arrays: Mapping[str, NDArray[Any]]) -> BackoffTable:
     """
     levels: IntArray = arrays["levels"]
     trie = _old_trie(arrays) if "keys" in arrays else _unpack_trie(arrays, levels)
-    return BackoffTable(
-        trie=trie,
-        log_probability=_unpack_values("log_probability", arrays, levels),
-        log_weight=_unpack_values("log_weight", arrays, levels),
-    )
+    log_probability = _unpack_values("log_probability", arrays, levels)
+    if FOLLOWS in arrays:
+        _check_places(trie, log_probability)
+        log_weight = derive_weights(trie, log_probability)
+    else:
+        log_weight = _unpack_values("log_weight", arrays, levels)
+    return BackoffTable(trie=trie, log_probability=log_probability, log_weight=log_weight)
+
+
+def _check_places(trie: NgramTrie, log_probability: FloatArray) -> None:
+    """Raise a ValueError where an array points beyond another: weights are computed before anything else is checked."""
+    suffixes, levels = trie.suffixes, trie.levels
+    ascending = len(levels) >= 3 and int(levels[0]) == 0 and bool((np.diff(levels) >= 0).all())
+    if not (ascending and len(trie.keys) == len(suffixes) == len(log_probability) == int(levels[-1])):
+        raise ValueError("n-grams and probabilities do not fit together")
+    if int(suffixes.min()) < 0 or int(suffixes.max()) >= len(suffixes):
+        raise ValueError("suffixes are no n-grams")
+    for level in range(2, trie.order + 1):
+        parents = trie.parents[trie.nodes(level)]
+        histories = trie.nodes(level - 1)
+        if len(parents) and not (
+            histories.start <= int(parents.min()) and int(parents.max()) < histories.stop
+        ):
+            raise ValueError("histories are no n-grams")
 
 
 def _old_trie(arrays: Mapping[str, NDArray[Any]]) -> NgramTrie:
@@ -150,22 +200,51 @@ def _long(levels: IntArray, count: int) -> list[slice]:
     return [slice(low, high) for low, high in pairwise(ends) if high <= count]
 
 
-def _round_values(values: FloatArray) -> FloatArray:
-    """Return each value as the nearest of 256; 0 and -inf, which say 'always' and 'never', stay what they are."""
+def _leave(trie: NgramTrie, level: int, log_probability: FloatArray) -> FloatArray:
+    """Return what the words after each history, whose logarithms are given, leave of one."""
+    nodes, histories = trie.nodes(level), trie.nodes(level - 1)
+    owners = trie.parents[nodes] - histories.start
+    return 1.0 - add_up(owners, np.exp(log_probability), histories.stop - histories.start)
+
+
+def _round_level(table: BackoffTable, level: int) -> FloatArray:
+    """Return the logarithms of one order, each as the nearest of 256 values.
+
+    0 and -inf, which say 'always' and 'never', stay what they are. Where the words after a history are rounded up so
+    far that they leave less than half of what they left to others, they are all rounded one value lower, and again.
+    """
+    trie = table.trie
+    nodes, start = trie.nodes(level), trie.nodes(level - 1).start
+    values = table.log_probability[nodes]
     result = values.copy()
     inner = np.flatnonzero(np.isfinite(values) & (values != 0))
-    if len(inner):
-        ascending = np.sort(values[inner])
-        running = np.concatenate([[0.0], np.cumsum(ascending)])
-        cuts = np.unique(np.linspace(0, len(ascending), VALUES - 1).astype(np.int64))
-        centres = np.diff(running[cuts]) / np.diff(cuts)
-        for _ in range(ROUNDS):
-            middles = (centres[1:] + centres[:-1]) / 2
-            cuts = np.unique([0, *np.searchsorted(ascending, middles), len(ascending)])
-            centres = np.diff(running[cuts]) / np.diff(cuts)
-        centres = centres.astype(np.float32).astype(np.float64)
-        result[inner] = centres[np.searchsorted((centres[1:] + centres[:-1]) / 2, values[inner])]
+    if not len(inner):
+        return result
+    centres = _choose_centres(values[inner])
+    codes = np.searchsorted((centres[1:] + centres[:-1]) / 2, values[inner])
+    result[inner] = centres[codes]
+    owners = trie.parents[nodes][inner] - start
+    least = _leave(trie, level, values) / 2
+    for _ in range(VALUES):
+        crowded = (_leave(trie, level, result) < least)[owners] & (codes > 0)
+        if not crowded.any():
+            break
+        codes[crowded] -= 1
+        result[inner] = centres[codes]
     return result
+
+
+def _choose_centres(values: FloatArray) -> FloatArray:
+    """Return the 254 numbers, or fewer, that the values are nearest to in the mean square; ascending."""
+    ascending = np.sort(values)
+    running = np.concatenate([[0.0], np.cumsum(ascending)])
+    cuts = np.unique(np.linspace(0, len(ascending), VALUES - 1).astype(np.int64))
+    centres = np.diff(running[cuts]) / np.diff(cuts)
+    for _ in range(ROUNDS):
+        middles = (centres[1:] + centres[:-1]) / 2
+        cuts = np.unique([0, *np.searchsorted(ascending, middles), len(ascending)])
+        centres = np.diff(running[cuts]) / np.diff(cuts)
+    return centres.astype(np.float32).astype(np.float64)
 
 
 def _narrow(numbers: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:

@@ -50,8 +50,8 @@ class NgramConfig:
     """Count on disk, with DuckDB, within about this much memory; counted in memory when left out."""
 
     bits: Bits = 64
-    """How many bits each probability and back-off has; with 8 (256 values per order) the file is less than half as
-    large, perplexity hardly higher, and probabilities sum to one only about."""
+    """How many bits each probability and back-off has; with 8 (256 values per order, from which the back-offs follow)
+    the file is less than half as large, and perplexity hardly higher."""
 
     def __post_init__(self) -> None:
         check(1 <= self.order <= MAX_ORDER, f"model.order = {self.order} must be 1 to {MAX_ORDER}")

@@ -79,26 +79,55 @@ def estimate_kneser_ney(
         nodes = trie.nodes(level)
         values = adjusted[nodes]
         discounts = estimate_discounts(values, level, single_discount=single_discount, fallback=fallback)
-        discounted = np.maximum(values - discounts[np.minimum(values, 3)], 0.0)
-        discounted[~kept[nodes]] = 0.0
         contexts = trie.nodes(level - 1)
         owners = trie.parents[nodes] - contexts.start
-        size = contexts.stop - contexts.start
-        totals = add_up(owners, values, size)
-        explicit = add_up(owners, discounted, size)
-        seen = totals > 0
-        weight[contexts][seen] = (totals[seen] - explicit[seen]) / totals[seen]
+        share, mass = discount_counts(values, kept[nodes], discounts, owners, contexts.stop - contexts.start)
+        weight[contexts] = mass
         if level == 1:
             shorter = np.full(nodes.stop - nodes.start, 1 / trie.vocabulary_size)
             shorter[-1] = 0.0  # the begin marker is never predicted
         else:
             shorter = probability[trie.suffixes[nodes]]
-        probability[nodes] = discounted / totals[owners] + weight[contexts][owners] * shorter
+        probability[nodes] = share + mass[owners] * shorter
     if not kept.all():
         # Dropped histories come after kept ones nowhere: a level's nodes are filtered in place.
         weight, probability, trie = weight[kept[: trie.context_count]], probability[kept], trie.keep(kept)
     weight[ROOT] = 1.0  # the uniform part is inside the unigrams already
     return _to_logarithms(trie, probability, weight)
+
+
+def discount_counts(
+    values: NDArray[np.integer],
+    kept: NDArray[np.bool_],
+    discounts: FloatArray,
+    owners: NDArray[np.integer],
+    size: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Return each n-gram's discounted share of its history, and what each of the histories leaves to its suffix.
+
+    What is left is added up in whole numbers (how many n-grams lost each discount), so that it is the same to the
+    last bit in whatever order, and on however many machines, it is added up.
+
+    Args:
+        values: the adjusted counts.
+        kept: which of the n-grams are not dropped.
+        discounts: what to subtract from counts 0, 1, 2 and more.
+        owners: the history of each n-gram.
+        size: the number of histories.
+    """
+    steps = np.minimum(values, 3)
+    totals = add_up(owners, values, size)
+    places = owners * np.int64(4) + steps
+    lost = np.bincount(places if kept.all() else places[kept], minlength=4 * size).reshape(size, 4)
+    left = discounts[1] * lost[:, 1] + discounts[2] * lost[:, 2] + discounts[3] * lost[:, 3]
+    if not kept.all():
+        left += add_up(owners[~kept], values[~kept], size)
+    mass = np.ones(size)
+    np.divide(left, totals, out=mass, where=totals > 0)
+    share = values - discounts[steps]
+    share /= totals[owners]
+    share[~kept] = 0.0
+    return share, mass
 
 
 def adjust_counts(counts: NgramCounts) -> NDArray[np.integer]:
@@ -132,6 +161,17 @@ def estimate_discounts(
         CorpusError: a count of counts is zero, or a discount is not between 0 and its count.
     """
     counts_of_counts = np.bincount(np.minimum(values[values > 0], 5), minlength=6)
+    return derive_discounts(counts_of_counts, level, single_discount=single_discount, fallback=fallback)
+
+
+def derive_discounts(
+    counts_of_counts: NDArray[np.integer],
+    level: int,
+    *,
+    single_discount: bool = False,
+    fallback: tuple[float, ...] | None = None,
+) -> FloatArray:
+    """Do what ``estimate_discounts`` does, given how many n-grams have the adjusted count 0, 1, 2, 3 and 4."""
     ones, twos = int(counts_of_counts[1]), int(counts_of_counts[2])
     # As lmplz: where nothing has the count 4, the discount for 3 and more is 3 itself.
     needed = 2 if single_discount else 3

@@ -1,15 +1,18 @@
 """Counting n-grams of more text than fits in memory: the sorting is left to DuckDB, which spills to disk.
 
-Every window of N words from each token on, padded behind the end of its line, is one row. Sorted and grouped,
-the rows hold all orders at once: the n-grams of length k are the different first k words, in the order of the
-tree.
+Every window of N words from each token on, padded behind the end of its line, is one row of whole numbers, each of
+which packs several words. Sorted, the rows hold all orders at once: the n-grams of length k are the different first k
+words, in the order of the tree. They are not grouped before: most windows are different, and equal ones stand side by
+side once they are sorted.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -23,8 +26,10 @@ from tslm.models.ngram.trie import IntArray, NgramTrie, search_sorted
 from tslm.progress import track_count
 from tslm.shapes import Int
 
-CHUNK = 2_000_000
-"""How many rows or nodes are held at a time."""
+CHUNK = 1 << 19
+"""How many windows or nodes are held at a time: few enough for their memory to be used again and again."""
+
+CORES = os.cpu_count() or 1
 
 ENGINE_SHARE = 0.4
 """The share of the memory that DuckDB may take for its buffers; the rest is for chunks and mapped arrays."""
@@ -90,8 +95,8 @@ def _sort_windows(
     eos_id: int,
     memory_gib: float,
     show: Show,
-) -> Iterator[tuple[IntArray, IntArray]]:
-    """Yield the different windows in ascending order, one column per word (0 behind the line), and their counts."""
+) -> Iterator[IntArray]:
+    """Yield the windows in ascending order, one row of the array per place in the window, 0 behind the line."""
     try:
         import duckdb
     except ImportError as error:
@@ -114,34 +119,34 @@ def _sort_windows(
             for chunk, words in enumerate(_make_windows(ids, order, vocabulary_size, eos_id)):
                 packed: dict[str, IntArray] = {}
                 for number, name in enumerate(columns):
-                    packed[name] = np.zeros(len(words), np.int64)
-                    for word in words.T[number * per_column : (number + 1) * per_column]:
-                        packed[name] = packed[name] << bits | word
+                    packed[name] = np.zeros(words.shape[1], np.int64)
+                    for word in words[number * per_column : (number + 1) * per_column]:
+                        packed[name] <<= bits
+                        packed[name] |= word
                 connection.register("packed", packed)
                 connection.execute(f"INSERT INTO windows SELECT {names} FROM packed")  # noqa: S608
                 connection.unregister("packed")
-                total += len(words)
+                total += words.shape[1]
                 tick(min(CHUNK, len(ids) - chunk * CHUNK))
         with show("sorting windows", total, "windows") as tick, _followed(connection, total, tick):
             connection.execute(
-                f"CREATE TABLE counted AS SELECT {names}, count(*) AS times FROM windows "  # noqa: S608
-                f"GROUP BY {names} ORDER BY {names}"
+                f"CREATE TABLE sorted AS SELECT {names} FROM windows ORDER BY {names}"  # noqa: S608
             )
         connection.execute("DROP TABLE windows")
-        total = int(connection.execute("SELECT count(*) FROM counted").fetchall()[0][0])
         with show("counting n-grams", total, "windows") as tick:
             for start in range(0, total, CHUNK):
                 got: dict[str, Any] = connection.execute(
-                    f"SELECT {names}, times FROM counted WHERE rowid >= ? AND rowid < ?",  # noqa: S608
+                    f"SELECT {names} FROM sorted WHERE rowid >= ? AND rowid < ?",  # noqa: S608
                     [start, start + CHUNK],
                 ).fetchnumpy()
-                words = np.empty((len(got["times"]), order), np.int64)
+                words = np.empty((order, len(got[columns[0]])), np.int64)
                 for number, name in enumerate(columns):
                     places = range(number * per_column, min((number + 1) * per_column, order))
                     for place in places:
-                        words[:, place] = got[name] >> bits * (places[-1] - place) & (1 << bits) - 1
-                yield words, np.asarray(got["times"], np.int64)
-                tick(len(words))
+                        np.right_shift(got[name], bits * (places[-1] - place), out=words[place])
+                        words[place] &= (1 << bits) - 1
+                yield words
+                tick(words.shape[1])
     finally:
         connection.close()
         (folder / "windows.duckdb").unlink(missing_ok=True)
@@ -178,7 +183,10 @@ def _followed(connection: Any, total: int, tick: Tick) -> Generator[None, None, 
 def _make_windows(
     ids: Int[np.ndarray, "T"], order: int, vocabulary_size: int, eos_id: int
 ) -> Iterator[IntArray]:
-    """Yield the windows from each token and each begin marker, as word + 1, 0 behind the end of the line."""
+    """Yield the windows from each token and each begin marker, as word + 1, 0 behind the end of the line.
+
+    One row of the array per place in the window.
+    """
     for start in range(0, len(ids), CHUNK):
         some = np.asarray(ids[start : start + CHUNK + order])
         inside = start > 0 and ids[start - 1] != eos_id  # the chunk begins within a line
@@ -187,17 +195,15 @@ def _make_windows(
         count = len(here) + 1 + int((here[:-1] == eos_id).sum())
         stream, count = stream[int(inside) :], count - int(inside)
         padded = np.concatenate([stream, np.full(order, -1, np.int32)]) + 1
-        words = np.empty((count, order), np.int64)
+        words = np.empty((order, count), np.int64)
         open_line = np.ones(count, np.bool_)
         for place in range(order):
-            words[:, place] = np.where(open_line, padded[place : place + count], 0)
-            open_line &= words[:, place] != eos_id + 1
+            np.multiply(padded[place : place + count], open_line, out=words[place])
+            open_line &= words[place] != eos_id + 1
         yield words
 
 
-def _write_levels(
-    folder: Path, rows: Iterator[tuple[IntArray, IntArray]], order: int, vocabulary_size: int
-) -> list[int]:
+def _write_levels(folder: Path, windows: Iterator[IntArray], order: int, vocabulary_size: int) -> list[int]:
     """Write key and count of every n-gram, histories numbered within their level; return the size of each level."""
     files = {
         (level, name): (folder / f"{name}-{level}").open("wb")
@@ -209,33 +215,43 @@ def _write_levels(
     sizes = np.zeros(order + 1, np.int64)
     pending = np.zeros(order + 1, np.int64)  # the count of each level's last n-gram, which may go on
     previous = np.full(order, -1, np.int64)
-    for words, times in rows:
-        differs = np.empty(words.shape, np.bool_)
-        differs[0] = words[0] != previous
-        differs[1:] = words[1:] != words[:-1]
-        changed = np.logical_or.accumulate(differs, axis=1)
-        single += np.bincount(words[:, 0] - 1, weights=times, minlength=base).astype(np.int64)
-        numbers = words[:, 0] - 1
+    for words in windows:
+        numbers = words[0] - 1
+        single += np.bincount(numbers, minlength=base)
+        changed = np.zeros(words.shape[1], np.bool_)
+        _note_changes(changed, words[0], int(previous[0]))
         for level in range(2, order + 1):
-            present = words[:, level - 1] > 0
-            new = np.flatnonzero(changed[:, level - 1] & present)
-            (numbers[new] * base + words[new, level - 1] - 1).tofile(files[level, "keys"])
-            numbers = sizes[level] - 1 + np.cumsum(changed[:, level - 1] & present)
-            groups = np.add.reduceat(np.where(present, times, 0), np.concatenate([[0], new]).astype(np.int64))
-            # Before the first new n-gram the last one of the chunk before goes on; reduceat gives a row of
-            # its own for an empty range.
-            groups[0] = groups[0] if not len(new) or new[0] > 0 else 0
+            column = words[level - 1]
+            _note_changes(changed, column, int(previous[level - 1]))
+            present = column > 0
+            begins = changed & present
+            new = np.flatnonzero(begins)
+            (numbers[new] * base + column[new] - 1).tofile(files[level, "keys"])
+            numbers = np.cumsum(begins)
+            numbers += sizes[level] - 1
+            # How many windows stand before each new n-gram, and in all.
+            before = np.concatenate([[0], np.cumsum(present)[np.append(new, len(column)) - 1]])
+            if len(new) and new[0] == 0:
+                before[1] = 0
+            groups = np.diff(before)
+            # Before the first new n-gram the last one of the chunk before goes on.
             groups[0] += pending[level]
             _append(files[level, "counts"], groups[:-1] if sizes[level] else groups[1:-1])
             pending[level] = groups[-1]
             sizes[level] += len(new)
-        previous = words[-1]
+        previous = words[:, -1].copy()
     for level in range(2, order + 1):
         _append(files[level, "counts"], pending[level : level + 1] if sizes[level] else pending[:0])
     for file in files.values():
         file.close()
     single.tofile(folder / "counts-1")
     return sizes[2:].tolist()
+
+
+def _note_changes(changed: NDArray[np.bool_], column: IntArray, before: int) -> None:
+    """Mark where a number differs from the one above it."""
+    changed[1:] |= column[1:] != column[:-1]
+    changed[0] |= column[0] != before
 
 
 def _append(file: IO[bytes], values: IntArray) -> None:
@@ -294,13 +310,20 @@ def _find_suffixes(
         # The suffixes of the level above are mapped anew, for reading, while this level's are appended.
         known = _map(folder / "suffixes", narrow)
         shorter = keys[int(levels[level - 1]) : int(levels[level])]
-        with (folder / "suffixes").open("ab") as file:
-            for start in range(int(levels[level]), int(levels[level + 1]), CHUNK):
-                parents, words = np.divmod(keys[start : min(start + CHUNK, int(levels[level + 1]))], base)
-                wanted = known[parents].astype(np.int64) * base + words
-                found = search_sorted(shorter, wanted) + int(levels[level - 1])
-                found.astype(narrow).tofile(file)
-                tick(len(found))
+
+        def link(start: int, stop: int, known: Any = known, shorter: IntArray = shorter) -> NDArray[Any]:
+            parents, words = np.divmod(keys[start:stop], base)
+            wanted = known[parents].astype(np.int64) * base + words
+            return (search_sorted(shorter, wanted) + (len(known) - len(shorter))).astype(narrow)
+
+        starts = range(int(levels[level]), int(levels[level + 1]), CHUNK)
+        ranges = [(start, min(start + CHUNK, int(levels[level + 1]))) for start in starts]
+        with (folder / "suffixes").open("ab") as file, ThreadPoolExecutor(CORES) as pool:
+            # Sorting and searching leave Python alone, so each core has its chunk; no more chunks than cores are held.
+            for first in range(0, len(ranges), CORES):
+                for found in pool.map(link, *zip(*ranges[first : first + CORES], strict=True)):
+                    found.tofile(file)
+                    tick(len(found))
     return _map(folder / "suffixes", narrow)
 
 

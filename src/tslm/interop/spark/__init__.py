@@ -1,0 +1,1 @@
+"""Counting and scoring on an Apache Spark cluster (the extra ``spark``)."""
