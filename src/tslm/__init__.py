@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tslm.inference.evaluate import Evaluation, evaluate
     from tslm.inference.explain import Explanation, explain
     from tslm.inference.fill import Fillings, fill
+    from tslm.inference.gating import Gating, gate
     from tslm.inference.interpolate import mix
     from tslm.inference.match import Matched, match
     from tslm.inference.patterns import Constraint
@@ -55,6 +56,7 @@ _HOMES = {
     "Evaluation": "tslm.inference.evaluate",
     "Explanation": "tslm.inference.explain",
     "Fillings": "tslm.inference.fill",
+    "Gating": "tslm.inference.gating",
     "LanguageModel": "tslm.models.base",
     "Matched": "tslm.inference.match",
     "Perplexity": "tslm.evaluation.perplexity",
@@ -75,6 +77,7 @@ _HOMES = {
     "evaluate_dynamic": "tslm.inference.dynamic",
     "explain": "tslm.inference.explain",
     "fill": "tslm.inference.fill",
+    "gate": "tslm.inference.gating",
     "generate": "tslm.inference.samples",
     "list_recipes": "tslm.runs.catalogue",
     "load": "tslm.runs.run",
@@ -99,6 +102,7 @@ __all__ = [
     "Evaluation",
     "Explanation",
     "Fillings",
+    "Gating",
     "LanguageModel",
     "Matched",
     "Perplexity",
@@ -119,6 +123,7 @@ __all__ = [
     "evaluate_dynamic",
     "explain",
     "fill",
+    "gate",
     "generate",
     "list_recipes",
     "load",
