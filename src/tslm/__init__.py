@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tslm.corpus.vocabulary import Vocabulary
     from tslm.errors import TslmError
     from tslm.evaluation.perplexity import Perplexity
+    from tslm.inference.adapt import Adaptation, adapt
     from tslm.inference.caching import evaluate_cache, with_cache
     from tslm.inference.compare import Comparison, compare
     from tslm.inference.compress import Compression, compress
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Adaptation": "tslm.inference.adapt",
     "Comparison": "tslm.inference.compare",
     "Compression": "tslm.inference.compress",
     "Constraint": "tslm.inference.patterns",
@@ -70,6 +72,7 @@ _HOMES = {
     "TslmError": "tslm.errors",
     "Unrolled": "tslm.inference.unroll",
     "Vocabulary": "tslm.corpus.vocabulary",
+    "adapt": "tslm.inference.adapt",
     "compare": "tslm.inference.compare",
     "compress": "tslm.inference.compress",
     "evaluate": "tslm.inference.evaluate",
@@ -94,6 +97,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Adaptation",
     "Comparison",
     "Compression",
     "Constraint",
@@ -116,6 +120,7 @@ __all__ = [
     "TslmError",
     "Unrolled",
     "Vocabulary",
+    "adapt",
     "compare",
     "compress",
     "evaluate",

@@ -17,6 +17,7 @@ COMMANDS = (
     "data",
     "recipes",
     "train",
+    "adapt",
     "eval",
     "score",
     "generate",
