@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,8 @@ class Adaptation:
     source: str
     """The run that was adapted."""
     text: str
+    settings: Mapping[str, Any]
+    """How it was adapted: ``min_count``, ``start``, ``old`` and ``rate``."""
     new: Adapted
     """On the part of the new text that is kept for this."""
     old: Adapted
@@ -186,6 +188,7 @@ def adapt(
             folder=folder,
             source=opened.folder.name,
             text=name_text(text),
+            settings={"min_count": min_count, "start": start, "old": old, "rate": rate},
             new=new,
             old=of_old,
             words=len(shares),
