@@ -202,15 +202,16 @@ def make_gates(results: Path, base: str = "gated") -> str:
 
 def make_adaptations(results: Path) -> str:
     """Return what came of adapting models to other texts, from the reports ``adaptation/*.json``."""
-    header = ["model", "text", "new words start as", "new words", "new text: with new words", "adapted"]
+    header = ["model", "text", "new words", "start as", "rate", "new text: with new words", "adapted"]
     header += ["old text: before", "adapted"]
     rows: list[list[str]] = []
     for path in sorted((results / "adaptation").glob("*.json")):
         report = json.loads(path.read_text(encoding="utf-8"))
         new, old = report["new"], report["old"]
         figures = [show_number(value) for value in (new["start"], new["after"], old["before"], old["after"])]
-        facts = [report["source"], report["text"], report["settings"]["start"], f"{report['words']:,}"]
-        rows.append([*facts, *figures])
+        settings = report["settings"]
+        facts = [report["source"], report["text"], f"{report['words']:,}", settings["start"]]
+        rows.append([*facts, str(settings["rate"]), *figures])
     return markdown_table(header, rows)
 
 

@@ -102,7 +102,7 @@ def test_new_words_are_those_that_are_frequent_enough() -> None:
 def test_what_cannot_be_adapted_is_refused_with_a_way_out(books, runs, tmp_path, capsys) -> None:
     run, text = books
     assert main(["adapt", str(runs["kn"]), str(text), "--out", str(tmp_path / "x")]) == 2
-    assert "not trained by gradients" in capsys.readouterr().err
+    assert "only recurrent models" in capsys.readouterr().err
     assert main(["adapt", str(run), str(text), "--out", str(run)]) == 2
     assert "is the run itself" in capsys.readouterr().err
     with pytest.raises(TslmError, match="20 or more"):

@@ -121,13 +121,14 @@ def test_ways_of_reading_are_shown_with_their_time_and_what_was_not_run_is_left_
 def test_an_adaptation_is_shown_with_both_texts(tmp_path) -> None:
     assert make_adaptations(tmp_path).count("\n") == 1
     perplexities = {"before": 300.0, "start": 400.0, "after": 150.5}
-    report = {"source": "asv-gated", "text": "my.txt", "settings": {"start": "rare"}, "words": 1234}
+    report = {"source": "asv-gated", "text": "my.txt", "words": 1234}
+    report["settings"] = {"start": "rare", "rate": 0.5}
     (tmp_path / "adaptation").mkdir()
     (tmp_path / "adaptation" / "a.json").write_text(
         json.dumps({**report, "new": perplexities, "old": {"before": 40.0, "start": 40.5, "after": 41.25}})
     )
     assert make_adaptations(tmp_path).splitlines()[2:] == [
-        "| asv-gated | my.txt | rare | 1,234 | 400.00 | 150.50 | 40.00 | 41.25 |"
+        "| asv-gated | my.txt | 1,234 | rare | 0.5 | 400.00 | 150.50 | 40.00 | 41.25 |"
     ]
 
 

@@ -45,7 +45,7 @@ def add(subparsers: Any) -> None:
     )
     parser.add_argument("--epochs", type=int, default=8, metavar="N", help="the most (default: 8)")
     parser.add_argument(
-        "--rate", type=float, default=0.5, metavar="X", help="times the recipe's learning rate (default: 0.5)"
+        "--rate", type=float, default=0.2, metavar="X", help="times the recipe's learning rate (default: 0.2)"
     )
     parser.add_argument("--data-dir", metavar="FOLDER", help="where to look for named corpora first")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

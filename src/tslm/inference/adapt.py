@@ -114,7 +114,7 @@ def adapt(
     start: Start = "unknown",
     old: float = 1.0,
     epochs: int = 8,
-    rate: float = 0.5,
+    rate: float = 0.2,
     data_dir: str | Path | None = None,
     watcher: Watcher | None = None,
 ) -> Adaptation:
@@ -136,14 +136,14 @@ def adapt(
         watcher: is told of every step and epoch.
 
     Raises:
-        TslmError: the model is none that is trained by gradients, or the text, the corpus or the folder is wrong.
+        TslmError: the model is not recurrent, or the text, the corpus or the folder is wrong.
     """
     opened, watcher, folder = as_run(run), watcher or Watcher(), Path(out)
     model = opened.model
     if not isinstance(model, RecurrentModel):
         raise UnsupportedError(
-            f"a model of kind {model.kind!r} is not trained by gradients and cannot be adapted; count one from both "
-            "texts with tslm train, or mix two with tslm compare --mix linear"
+            f"only recurrent models are adapted, and this is of kind {model.kind!r}; train one from both texts with "
+            "tslm train, or mix two with tslm compare --mix linear"
         )
     if min_count < 1 or epochs < 1 or old < 0 or not 0 < rate <= 10:
         raise NumberError(
