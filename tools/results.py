@@ -151,46 +151,68 @@ def make_trials(folder: Path) -> str:
 
 
 READ_BY = {
-    "alone": "{base}",
-    "with a cache": "{base}-cache",
-    "with KN-5, one weight": "kn5+{base}",
-    "with a cache and KN-5": "kn5+{base}-cache",
+    "alone": "plain",
+    "with a cache": "cache",
+    "learning while reading": "dynamic",
+    "with KN-5, one weight": "one weight",
+    "with KN-5, a gate": "gate, sees counts",
+    "with a cache and KN-5, one weight": "cache and one weight",
+    "with a cache and KN-5, a gate": "cache and gate, sees counts",
 }
-"""What is made of the text at hand → the run."""
+"""What is made of the text at hand → what the reports call it."""
+
+
+def read_reports(results: Path, name: str) -> list[dict[str, Any]]:
+    """Return the rows of the reports ``reading/<name>.json``, each with its time as a multiple of the model alone."""
+    rows: list[dict[str, Any]] = []
+    for path in sorted((results / "reading").glob(f"{name}.json")):
+        found = json.loads(path.read_text(encoding="utf-8"))["results"]
+        (alone,) = (row["seconds"] for row in found if (row["model"], row["split"]) == ("plain", "test"))
+        rows += [{**row, "time": row["seconds"] / alone if "seconds" in row else None} for row in found]
+    return rows
 
 
 def make_reading(results: Path, base: str = "gated") -> str:
     """Return what each way of reading gives, on top of one model; what was not run is left out."""
     rows: list[list[str]] = []
     for corpus in TABLE_2:
-        times: dict[str, float] = {}
-        learnt: dict[str, Mapping[str, Any]] = {}
-        for way in ("cache", "dynamic"):
-            path = results / "reading" / f"{corpus}-{base}-{way}.json"
-            if path.exists():
-                found = {(row["model"], row["split"]): row for row in json.loads(path.read_text())["results"]}
-                times[way] = found[way, "test"]["seconds"] / found["plain", "test"]["seconds"]
-                learnt[way] = found
-        for name, run in READ_BY.items():
-            folder = results / corpus / run.format(base=base)
-            summary = read_summary(folder) if folder.exists() else None
-            if summary is not None and summary.valid is not None:
-                cost = times.get("cache") if run.endswith("-cache") and "+" not in run else None
-                shown = "1" if name == "alone" else "–" if cost is None else f"{cost:.1f}"
-                rows.append(
-                    [
-                        corpus,
-                        name,
-                        show_number(summary.valid.perplexity),
-                        f"**{show_number(None if summary.test is None else summary.test.perplexity)}**",
-                        shown,
-                    ]
-                )
-        if "dynamic" in learnt:
-            valid, test = (learnt["dynamic"]["dynamic", split]["perplexity"] for split in ("valid", "test"))
-            row = [corpus, "learning while reading", show_number(valid), f"**{show_number(test)}**"]
-            rows.append([*row, f"{times['dynamic']:.1f}"])
+        found = {(row["model"], row["split"]): row for row in read_reports(results, f"{corpus}-{base}-*")}
+        for name, model in READ_BY.items():
+            if (model, "test") in found:
+                valid, test = (found[model, split] for split in ("valid", "test"))
+                time = "–" if test["time"] is None else f"{test['time']:.1f}"
+                figures = [show_number(valid["perplexity"]), f"**{show_number(test['perplexity'])}**"]
+                rows.append([corpus, name, *figures, time])
     return markdown_table(["corpus", f"TSLM, {base}", "valid", "test", "time"], rows)
+
+
+def make_gates(results: Path, base: str = "gated") -> str:
+    """Return what gates give that see this or that and have learnt from this or that."""
+    rows: list[list[str]] = []
+    for corpus in TABLE_2:
+        found = read_reports(results, f"{corpus}-{base}-gate")
+        tests = {row["model"]: row for row in found if row["split"] == "test"}
+        for row in found:
+            if row["split"] == "valid" and ("gate" in row["model"] or "weight" in row["model"]):
+                halves = show_number(row["halves"]) if "halves" in row else "–"
+                test = show_number(tests[row["model"]]["perplexity"])
+                rows.append([corpus, row["model"], show_number(row["perplexity"]), halves, f"**{test}**"])
+    return markdown_table(["corpus", f"KN-5 and TSLM, {base}", "valid", "valid by halves", "test"], rows)
+
+
+def make_adaptations(results: Path) -> str:
+    """Return what came of adapting models to other texts, from the reports ``adaptation/*.json``."""
+    header = ["model", "text", "new words", "start as", "rate", "new text: with new words", "adapted"]
+    header += ["old text: before", "adapted"]
+    rows: list[list[str]] = []
+    for path in sorted((results / "adaptation").glob("*.json")):
+        report = json.loads(path.read_text(encoding="utf-8"))
+        new, old = report["new"], report["old"]
+        figures = [show_number(value) for value in (new["start"], new["after"], old["before"], old["after"])]
+        settings = report["settings"]
+        facts = [report["source"], report["text"], f"{report['words']:,}", settings["start"]]
+        rows.append([*facts, str(settings["rate"]), *figures])
+    return markdown_table(header, rows)
 
 
 def update(document: Path, parts: Mapping[str, str]) -> str:
@@ -210,7 +232,8 @@ def make_documents(results: Path) -> dict[str, dict[str, str]]:
     return {
         "README.md": {"results": make_selection(results)},
         "docs/results.md": {"results": make_results(results)},
-        "docs/reading.md": {"reading": make_reading(results)},
+        "docs/reading.md": {"reading": make_reading(results), "gates": make_gates(results)}
+        | {"adaptations": make_adaptations(results)},
         "docs/log.md": {"trials": make_trials(results)},
         "docs/findings.md": {**make_claims(results), "ratios": make_ratios("ptb", results)},
     }

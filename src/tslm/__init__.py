@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tslm.corpus.vocabulary import Vocabulary
     from tslm.errors import TslmError
     from tslm.evaluation.perplexity import Perplexity
+    from tslm.inference.adapt import Adaptation, adapt
     from tslm.inference.caching import evaluate_cache, with_cache
     from tslm.inference.compare import Comparison, compare
     from tslm.inference.compress import Compression, compress
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tslm.inference.evaluate import Evaluation, evaluate
     from tslm.inference.explain import Explanation, explain
     from tslm.inference.fill import Fillings, fill
+    from tslm.inference.gating import Gating, gate
     from tslm.inference.interpolate import mix
     from tslm.inference.match import Matched, match
     from tslm.inference.patterns import Constraint
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Adaptation": "tslm.inference.adapt",
     "Comparison": "tslm.inference.compare",
     "Compression": "tslm.inference.compress",
     "Constraint": "tslm.inference.patterns",
@@ -55,6 +58,7 @@ _HOMES = {
     "Evaluation": "tslm.inference.evaluate",
     "Explanation": "tslm.inference.explain",
     "Fillings": "tslm.inference.fill",
+    "Gating": "tslm.inference.gating",
     "LanguageModel": "tslm.models.base",
     "Matched": "tslm.inference.match",
     "Perplexity": "tslm.evaluation.perplexity",
@@ -68,6 +72,7 @@ _HOMES = {
     "TslmError": "tslm.errors",
     "Unrolled": "tslm.inference.unroll",
     "Vocabulary": "tslm.corpus.vocabulary",
+    "adapt": "tslm.inference.adapt",
     "compare": "tslm.inference.compare",
     "compress": "tslm.inference.compress",
     "evaluate": "tslm.inference.evaluate",
@@ -75,6 +80,7 @@ _HOMES = {
     "evaluate_dynamic": "tslm.inference.dynamic",
     "explain": "tslm.inference.explain",
     "fill": "tslm.inference.fill",
+    "gate": "tslm.inference.gating",
     "generate": "tslm.inference.samples",
     "list_recipes": "tslm.runs.catalogue",
     "load": "tslm.runs.run",
@@ -91,6 +97,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "Adaptation",
     "Comparison",
     "Compression",
     "Constraint",
@@ -99,6 +106,7 @@ __all__ = [
     "Evaluation",
     "Explanation",
     "Fillings",
+    "Gating",
     "LanguageModel",
     "Matched",
     "Perplexity",
@@ -112,6 +120,7 @@ __all__ = [
     "TslmError",
     "Unrolled",
     "Vocabulary",
+    "adapt",
     "compare",
     "compress",
     "evaluate",
@@ -119,6 +128,7 @@ __all__ = [
     "evaluate_dynamic",
     "explain",
     "fill",
+    "gate",
     "generate",
     "list_recipes",
     "load",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 
@@ -46,10 +47,25 @@ def test_the_command_reports_both_and_keeps_a_run_that_everything_opens(runs, tm
         scored = client.post("/v1/score", json={"text": "the cat sat"}).json()
         assert scored["perplexity"] == pytest.approx(tslm.score(out, "the cat sat").perplexity)
         assert client.post("/v1/generate", json={"prompt": "the", "length": 5}).status_code == 200
+        _check_what_the_cache_changes(client, tslm.load(runs["tslm"]), model)
     # As for every made model, its recipe opens what is there and says how to make what is not.
     assert main(["train", str(out / "recipe.toml"), "--out", str(out)]) == 0
     assert main(["train", str(out / "recipe.toml"), "--out", str(tmp_path / "none")]) == 2
     assert "--cache auto" in capsys.readouterr().err
+
+
+def _check_what_the_cache_changes(client: TestClient, plain, cached) -> None:
+    """Each word has its surprise without the cache too; carried, the lines are one text."""
+    text = "the cat sat on the mat\nthe cat sat on the mat"
+    ids = np.concatenate([cached.vocabulary.encode_line(line) for line in text.split("\n")])
+    answer = client.post("/v1/score", json={"text": text, "carry": True}).json()
+    words = [word for sentence in answer["sentences"] for word in sentence["words"]]
+    for key, model in (("surprise", cached), ("uncached", plain)):
+        expected, _ = model.score(ids[None], model.start(1))
+        found = [word[key] for word in words]
+        assert found == pytest.approx((-expected[0] / np.log(2)).tolist(), rel=1e-4)
+    again = client.post("/v1/score", json={"text": text}).json()["sentences"]
+    assert again[0]["log_probability"] == pytest.approx(again[1]["log_probability"])
 
 
 def test_it_says_what_does_not_go_together(runs, tmp_path, capsys) -> None:

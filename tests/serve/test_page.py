@@ -8,6 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
+from tests.serve.conftest import start_server
+
+import tslm
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
@@ -194,3 +197,22 @@ def test_api_page_shows_every_endpoint(page, server) -> None:
     page.goto(f"{server.address}/docs")
     expect(page.locator("section")).to_have_count(7, timeout=PATIENCE)
     expect(page.locator("main")).to_contain_text("/v1/completions")
+
+
+def test_a_cached_model_shows_what_its_cache_changes(browser, runs, tmp_path) -> None:
+    tslm.with_cache(runs["tslm"], tmp_path / "cached", size=50)
+    running = start_server({**runs, "kn": tmp_path / "cached"})
+    try:
+        page = browser.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(running.address)
+        page.wait_for_selector("body[data-ready=yes]")
+        page.fill("#sentence", "the cat sat\nthe cat sat")
+        expect(words_of(page)).to_have_count(8, timeout=PATIENCE)
+        for place in range(8):
+            expect(words_of(page).nth(place)).to_have_text(re.compile(r"\d\.\d → \d+\.\d bits"))
+        expect(page.locator("#detail")).to_contain_text("without the cache")
+        page.close()
+    finally:
+        running.process.terminate()
+        running.process.communicate(timeout=20)

@@ -1,10 +1,22 @@
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
-from tools.results import collect, make_documents, make_results, make_selection, make_trials, update
+from tools.results import (
+    READ_BY,
+    collect,
+    make_adaptations,
+    make_documents,
+    make_gates,
+    make_reading,
+    make_results,
+    make_selection,
+    make_trials,
+    update,
+)
 
 from tslm.errors import RunError
 
@@ -77,3 +89,49 @@ def test_every_cell_had_the_same_number_of_trials_of_the_learning_rate() -> None
     ]
     assert counts[0] > 1
     assert len(set(counts)) == 1, counts
+
+
+def write_report(path: Path, **models: tuple[float, float, float | None]) -> None:
+    """A report of ``tslm eval --cache`` or of benchmarks/gate.py: valid, test and seconds of each model."""
+    rows = []
+    for model, (valid, test, seconds) in models.items():
+        more = {} if seconds is None else {"seconds": seconds}
+        rows.append({"model": model.replace("_", " "), "split": "valid", "perplexity": valid, **more})
+        rows.append({"model": model.replace("_", " "), "split": "test", "perplexity": test, **more})
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"results": rows}))
+
+
+def test_ways_of_reading_are_shown_with_their_time_and_what_was_not_run_is_left_out(tmp_path) -> None:
+    folder = tmp_path / "reading"
+    write_report(folder / "ptb-gated-cache.json", plain=(96.08, 90.577, 50.0), cache=(82.5, 80.03, 70.0))
+    write_report(folder / "ptb-gated-gate.json", plain=(96.08, 90.577, 10.0), one_weight=(88.1, 83.6, None))
+    write_report(folder / "ptb-lstm-cache.json", plain=(1.0, 1.0, 1.0), cache=(1.0, 1.0, 1.0))
+    assert make_reading(tmp_path).splitlines() == [
+        "| corpus | TSLM, gated | valid | test | time |",
+        "| --- | --- | --: | --: | --: |",
+        "| ptb | alone | 96.08 | **90.58** | 1.0 |",
+        "| ptb | with a cache | 82.50 | **80.03** | 1.4 |",
+        "| ptb | with KN-5, one weight | 88.10 | **83.60** | – |",
+    ]
+    assert make_gates(tmp_path).splitlines()[2:] == ["| ptb | one weight | 88.10 | – | **83.60** |"]
+    assert make_reading(tmp_path / "none").count("\n") == 1
+
+
+def test_an_adaptation_is_shown_with_both_texts(tmp_path) -> None:
+    assert make_adaptations(tmp_path).count("\n") == 1
+    perplexities = {"before": 300.0, "start": 400.0, "after": 150.5}
+    report = {"source": "asv-gated", "text": "my.txt", "words": 1234}
+    report["settings"] = {"start": "rare", "rate": 0.5}
+    (tmp_path / "adaptation").mkdir()
+    (tmp_path / "adaptation" / "a.json").write_text(
+        json.dumps({**report, "new": perplexities, "old": {"before": 40.0, "start": 40.5, "after": 41.25}})
+    )
+    assert make_adaptations(tmp_path).splitlines()[2:] == [
+        "| asv-gated | my.txt | 1,234 | rare | 0.5 | 400.00 | 150.50 | 40.00 | 41.25 |"
+    ]
+
+
+def test_every_way_of_reading_has_its_row() -> None:
+    table = make_reading(ROOT / "results")
+    assert all(f"| ptb | {name} |" in table for name in READ_BY)

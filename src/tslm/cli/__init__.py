@@ -18,6 +18,7 @@ COMMANDS = (
     "recipes",
     "train",
     "count",
+    "adapt",
     "eval",
     "score",
     "generate",

@@ -10,9 +10,12 @@ EXAMPLES = """examples:
   tslm compare runs/ptb-kn5 runs/ptb-tslm my.txt --top 20
   tslm compare runs/ptb-kn5 runs/ptb-tslm --mix linear --out runs/ptb-kn5+tslm
   tslm compare runs/ptb-kn5 runs/ptb-tslm --mix log-linear --json
+  tslm compare runs/ptb-kn5 runs/ptb-gated-cache --mix gated --out runs/ptb-all
 
 The others are compared with the first. The interval comes from a paired bootstrap over lines. A mix is tuned on the
-valid split of the first run's corpus (or --tune FILE), and with --out saved as a run of its own."""
+valid split of the first run's corpus (or --tune FILE), and with --out saved as a run of its own. The weights of a gated
+mix depend on what its models know of the words so far: how long a history an n-gram model has seen and how often, how
+well a cache matches, or (--sees state) the state of a recurrent model."""
 
 
 def add(subparsers: Any) -> None:
@@ -30,7 +33,10 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--split", choices=("valid", "test"), default="test", help="without a file (default: test)"
     )
-    parser.add_argument("--mix", choices=("linear", "log-linear"), help="also mix the models")
+    parser.add_argument("--mix", choices=("linear", "log-linear", "gated"), help="also mix the models")
+    parser.add_argument(
+        "--sees", choices=("counts", "state", "both"), help="what the gate of a mix sees (default: counts)"
+    )
     parser.add_argument("--tune", metavar="FILE", help="tune the mix on this text")
     parser.add_argument("--out", metavar="FOLDER", help="save the mix as a run folder")
     parser.add_argument(
@@ -65,23 +71,29 @@ def run(arguments: argparse.Namespace) -> int:
     if text is not None and text != "-" and not Path(text).exists():
         raise RunError(f"no run folder and no text file at {text}; check the path")
     if arguments.out and not arguments.mix:
-        raise RunError("--out saves a mix; say which with --mix linear or --mix log-linear")
+        raise RunError("--out saves a mix; say which with --mix linear, log-linear or gated")
+    if arguments.sees and arguments.mix != "gated":
+        raise RunError("--sees is of a gate; give --mix gated as well")
     runs = [open_run(folder) for folder in folders]
     models: list[ModelLike] = [*runs]
-    names, report = list(map(str, folders)), {}
+    names = list(map(str, folders))
+    report: dict[str, Any] = {}
     with track_count("scoring", None, "tokens") as tick:
         if arguments.mix:
-            mixed = tslm.mix(
-                runs,
-                arguments.out,
-                form=arguments.mix,
-                tune=Path(arguments.tune) if arguments.tune else None,
-                data_dir=arguments.data_dir,
-                tick=tick,
-            )
+            tune = Path(arguments.tune) if arguments.tune else None
+            given: dict[str, Any] = {"tune": tune, "data_dir": arguments.data_dir, "tick": tick}
+            if arguments.mix == "gated":
+                sees = arguments.sees or "counts"
+                found = tslm.gate(runs, arguments.out, sees=sees, **given)
+                mixed = found.model
+                facts: dict[str, Any] = {"sees": sees, "fixed": found.fixed}
+                facts |= {"halves": found.halves, "fitted": found.fitted}
+            else:
+                mixed = tslm.mix(runs, arguments.out, form=arguments.mix, **given)
+                facts = {"weights": list(mixed.config.weights)}
+            report = {"form": arguments.mix, **facts}
             models.append(mixed)
             names.append(arguments.out or f"{arguments.mix} mix")
-            report = {"form": arguments.mix, "weights": list(mixed.config.weights)}
         comparison = tslm.compare(
             models,
             None if text is None else Path(text),
@@ -101,7 +113,13 @@ def run(arguments: argparse.Namespace) -> int:
         print(to_json(comparison.as_json() | ({"mix": report} if report else {})))
     else:
         print(comparison)
-        if report:
+        if arguments.mix == "gated":
+            print(
+                f"\ngate that sees {report['sees']}, on the text it was tuned on: one weight {report['fixed']:.2f}, "
+                f"each half under the gate of the other {report['halves']:.2f}, the gate of the whole "
+                f"{report['fitted']:.2f}"
+            )
+        elif report:
             weights = ", ".join(f"{weight:.4f}" for weight in report["weights"])
             print(f"\n{report['form']} mix with weights {weights}")
     return 0

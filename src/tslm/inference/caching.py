@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tslm.evaluation.perplexity import Perplexity
 from tslm.evaluation.perplexity import evaluate as evaluate_ids
 from tslm.evaluation.scoring import Tick
 from tslm.inference.evaluate import encode
@@ -20,6 +20,7 @@ from tslm.models.base import HasVectors, LanguageModel
 from tslm.models.cached import CachedConfig, CachedModel
 from tslm.models.parts import Part
 from tslm.runs.made import save_model
+from tslm.runs.summary import Split
 
 SHARPNESS = (0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 28.0, 40.0)
 """The θ that are tried; states have length one, so they mean the same for every model."""
@@ -78,11 +79,11 @@ def tune_cache(
     plain: list[NDArray[np.float64]] = []
     recalled: list[NDArray[np.float64]] = []
     for begin in range(0, len(ids), window):
-        scores_1T, recalled_S1T, state = model.score_parts(ids[None, begin : begin + window], state, tried)
-        plain.append(scores_1T[0].astype(np.float64))
-        recalled.append(recalled_S1T[:, 0])
+        read, state = model.read(ids[None, begin : begin + window], state, tried)
+        plain.append(read.scores_BT[0].astype(np.float64))
+        recalled.append(read.recalled_SBT[:, 0])
         if tick is not None:
-            tick(scores_1T.size)
+            tick(read.scores_BT.size)
     plain_N, recalled_SN = np.concatenate(plain), np.concatenate(recalled, axis=1)
     best, found = -np.inf, model.config
     for theta, recalled_N in zip(tried, recalled_SN, strict=True):
@@ -119,15 +120,23 @@ def evaluate_cache(
     """
     opened = as_run(run)
     corpus = opened.open_corpus(data_dir)
-    cached = with_cache(opened, out, size=size, data_dir=data_dir, tick=tick)
+    cached = tune_cache(as_part(opened), corpus.splits["valid"], size, tick=tick)
     rows: list[Row] = []
-    for split in ("valid", "test"):
+    measured: dict[Split, Perplexity] = {}
+    splits: tuple[Split, ...] = ("valid", "test")
+    for split in splits:
         for name, model in (("plain", opened.model), ("cache", cached)):
-            rows.append(measure_row(name, split, partial(_nats, model, tick), corpus))
+
+            def read(
+                ids: NDArray[np.int32], split: Split = split, model: LanguageModel[Any] = model
+            ) -> float:
+                measured[split] = evaluate_ids(model, ids, reset=False, tick=tick)
+                return measured[split].nats
+
+            rows.append(measure_row(name, split, read, corpus))
+    if out is not None:
+        parts = (opened.model.kind,)
+        save_model(cached, Path(out), opened, corpus, parts=parts, measured=measured, tick=tick)
     return ReadingReport(
         str(opened.folder), corpus.name, corpus.fingerprint, asdict(cached.config), tuple(rows)
     )
-
-
-def _nats(model: LanguageModel[Any], tick: Tick | None, ids: NDArray[np.int32]) -> float:
-    return evaluate_ids(model, ids, reset=False, tick=tick).nats

@@ -205,10 +205,19 @@ def explain(
     return explain_chain(model, ids_T, reports, reference=reference, effects=effects, cuts=cuts)
 
 
-def explain_words(model: LanguageModel[Any], words: list[str], *, top: int = 5) -> list[WordReport]:
-    """Return what the model expected in the place of each word, going from left to right."""
-    state, ids = model.start(1), model.vocabulary.encode(words)
-    scores, _ = score_text(model, ids)
+def explain_words(
+    model: LanguageModel[Any], words: list[str], *, top: int = 5, state: Any = None
+) -> list[WordReport]:
+    """Return what the model expected in the place of each word, going from left to right.
+
+    Args:
+        model: any language model.
+        words: the words.
+        top: how many alternatives.
+        state: the state to go on from; that of the beginning of a text when left out.
+    """
+    state, ids = model.start(1) if state is None else state, model.vocabulary.encode(words)
+    scores, _ = score_text(model, ids, state)
     reports: list[WordReport] = []
     for word, number, score in zip(words, ids.tolist(), scores.tolist(), strict=True):
         check_wanted()

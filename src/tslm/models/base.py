@@ -157,3 +157,18 @@ class HasVectors(Protocol):
     ) -> tuple[Float[np.ndarray, "B T"], Float[np.ndarray, "B T M"], Any]:
         """Return what ``score`` does, and between the two the vector from which each token was predicted."""
         ...
+
+
+@runtime_checkable
+class KnowsHistory(Protocol):
+    """A model that can say how well it knows the words so far, whatever comes next: a gate between models may ask."""
+
+    def know(self, state: Any) -> Float[np.ndarray, "B F"]:
+        """Return a few numbers for each state, of about the size of one."""
+        ...
+
+    def score_knowing(
+        self, tokens_BT: Int[np.ndarray, "B T"], state: Any
+    ) -> tuple[Float[np.ndarray, "B T"], Float[np.ndarray, "B T F"], Any]:
+        """Return what ``score`` does, and between the two what was known before each token."""
+        ...

@@ -49,6 +49,18 @@ class CachedState:
     """None where the model has no vectors: then all words count alike."""
 
 
+@dataclass(frozen=True)
+class Recollection:
+    """What a model and its cache say of words, each by itself; S values of θ are tried at once."""
+
+    scores_BT: Float[np.ndarray, "B T"]
+    """ln p of the model alone."""
+    recalled_SBT: Float[np.ndarray, "S B T"]
+    """p of the cache alone; nan while it is empty."""
+    likeness_SBT: Float[np.ndarray, "S B T"]
+    """ln of the mean weight of the cache's words; 0 while it is empty."""
+
+
 class CachedModel(LanguageModel[CachedState]):
     """p(w) = (1 − λ) p_model(w) + λ p_cache(w), p_cache(w) ∝ Σ exp(θ ⟨z, z_i⟩) over the last N words w_i = w.
 
@@ -82,34 +94,48 @@ class CachedModel(LanguageModel[CachedState]):
         self, tokens_BT: Int[np.ndarray, "B T"], state: CachedState
     ) -> tuple[Float[np.ndarray, "B T"], CachedState]:
         """Score the tokens, each with the cache as it is before it."""
-        scores_BT, recalled_SBT, state = self.score_parts(tokens_BT, state, (self.config.sharpness,))
-        return self._mix(scores_BT, recalled_SBT[0]), state
+        read, state = self.read(tokens_BT, state, (self.config.sharpness,))
+        return self._mix(read.scores_BT, read.recalled_SBT[0]), state
 
-    def score_parts(
+    def score_knowing(
+        self, tokens_BT: Int[np.ndarray, "B T"], state: CachedState
+    ) -> tuple[Float[np.ndarray, "B T"], Float[np.ndarray, "B T F"], CachedState]:
+        """Return what ``score`` does, and how much the states of the cache are like that before each token."""
+        read, state = self.read(tokens_BT, state, (self.config.sharpness,))
+        return self._mix(read.scores_BT, read.recalled_SBT[0]), read.likeness_SBT[0][..., None], state
+
+    def know(self, state: CachedState) -> Float[np.ndarray, "B F"]:
+        """Return ln of the mean of exp(θ ⟨z, z_i⟩) over the cache; 0 while it is empty, or knows no vectors."""
+        weights_BN = self._weigh(state)
+        if not weights_BN.shape[1]:
+            return np.zeros((len(weights_BN), 1))
+        return np.log(weights_BN.mean(1, keepdims=True))
+
+    def read(
         self, tokens_BT: Int[np.ndarray, "B T"], state: CachedState, sharpness: Sequence[float]
-    ) -> tuple[Float[np.ndarray, "B T"], Float[np.ndarray, "S B T"], CachedState]:
-        """Return ln p of the model alone, p of the cache alone for each θ (nan while it is empty), and the state."""
-        model, keys_BNM = self.part.model, state.keys_BNM
+    ) -> tuple[Recollection, CachedState]:
+        """Return what model and cache say of each token by themselves, for each θ, and the state after the last."""
+        model, keys_BNM, begin = self.part.model, state.keys_BNM, state.words_BN.shape[1]
         words_BN = np.concatenate([state.words_BN, tokens_BT], axis=1)
         if keys_BNM is None:
             scores_BT, inner = model.score(tokens_BT, state.inner)
-            recalled_BT = np.stack(
-                [_count(words_N, state.words_BN.shape[1], self.config.size) for words_N in words_BN]
-            )
+            recalled_BT = np.stack([_count(words_N, begin, self.config.size) for words_N in words_BN])
             recalled_SBT = np.broadcast_to(recalled_BT, (len(sharpness), *recalled_BT.shape))
+            likeness_SBT = np.zeros(recalled_SBT.shape)
         else:
             assert isinstance(model, HasVectors)  # noqa: S101
             scores_BT, vectors_BTM, inner = model.score_vectors(tokens_BT, state.inner)
             keys_BNM = np.concatenate([keys_BNM, vectors_BTM], axis=1)
-            recalled_SBT = np.stack(
+            recalled_SBT, likeness_SBT = np.stack(
                 [
-                    _recall(words_N, keys_NM, state.words_BN.shape[1], self.config.size, sharpness)
+                    _recall(words_N, keys_NM, begin, self.config.size, sharpness)
                     for words_N, keys_NM in zip(words_BN, keys_BNM, strict=True)
                 ],
-                axis=1,
+                axis=2,
             )
             keys_BNM = keys_BNM[:, -self.config.size :]
-        return scores_BT, recalled_SBT, CachedState(inner, words_BN[:, -self.config.size :], keys_BNM)
+        after = CachedState(inner, words_BN[:, -self.config.size :], keys_BNM)
+        return Recollection(scores_BT, recalled_SBT, likeness_SBT), after
 
     def predict(self, state: CachedState) -> Float[np.ndarray, "B V"]:
         """Return ln p of every next word."""
@@ -117,16 +143,20 @@ class CachedModel(LanguageModel[CachedState]):
         B, N = state.words_BN.shape
         if N == 0:
             return log_BV
-        weights_BN = np.ones((B, N))
-        if state.keys_BNM is not None:
-            assert isinstance(self.part.model, HasVectors)  # noqa: S101
-            query_BM = self.part.model.vectors(state.inner)
-            alike_BN = np.einsum("bnm,bm->bn", state.keys_BNM, query_BM, optimize=True)
-            weights_BN = np.exp(self.config.sharpness * alike_BN.astype(np.float64))
+        weights_BN = self._weigh(state)
         weights_BN /= weights_BN.sum(1, keepdims=True)
         recalled_BV = np.zeros(log_BV.shape)
         np.add.at(recalled_BV, (np.arange(B)[:, None], state.words_BN), weights_BN)
         return self._mix(log_BV, recalled_BV)
+
+    def _weigh(self, state: CachedState) -> Float[np.ndarray, "B N"]:
+        """Return exp(θ ⟨z, z_i⟩) of each word of the cache; all alike where there are no vectors."""
+        if state.keys_BNM is None:
+            return np.ones(state.words_BN.shape)
+        assert isinstance(self.part.model, HasVectors)  # noqa: S101
+        query_BM = self.part.model.vectors(state.inner)
+        alike_BN = np.einsum("bnm,bm->bn", state.keys_BNM, query_BM, optimize=True)
+        return np.exp(self.config.sharpness * alike_BN.astype(np.float64))
 
     def _mix(self, scores: NDArray[np.floating[Any]], recalled: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return ln of the mixed probabilities; the first word of a text has no cache before it."""
@@ -156,9 +186,12 @@ def _recall(
     begin: int,
     size: int,
     sharpness: Sequence[float],
-) -> Float[np.ndarray, "S T"]:
-    """Return the cache's probability of each word from ``begin`` on, for each θ; nan where nothing is before it."""
-    recalled_ST = np.empty((len(sharpness), len(words_N) - begin))
+) -> Float[np.ndarray, "2 S T"]:
+    """Return, for each word from ``begin`` on and each θ, the cache's probability of it and ln of the mean weight.
+
+    Where nothing is before a word, the first is nan and the second 0.
+    """
+    found_2ST = np.empty((2, len(sharpness), len(words_N) - begin))
     for first in range(begin, len(words_N), CHUNK):
         last = min(first + CHUNK, len(words_N))
         oldest = max(0, first - size)
@@ -166,13 +199,17 @@ def _recall(
         distance_CN = np.arange(first, last)[:, None] - np.arange(oldest, last)
         seen_CN = (distance_CN > 0) & (distance_CN <= size)
         same_CN = seen_CN & (words_N[first:last, None] == words_N[oldest:last])
+        count_C = np.minimum(np.arange(first, last), size)
         for place, theta in enumerate(sharpness):
             weights_CN = np.exp(alike_CN * np.float32(theta))
+            same_C = np.sum(weights_CN, axis=1, where=same_CN, dtype=np.float64)
+            seen_C = np.sum(weights_CN, axis=1, where=seen_CN, dtype=np.float64)
             with np.errstate(invalid="ignore"):
-                recalled_ST[place, first - begin : last - begin] = np.sum(
-                    weights_CN, axis=1, where=same_CN, dtype=np.float64
-                ) / np.sum(weights_CN, axis=1, where=seen_CN, dtype=np.float64)
-    return recalled_ST
+                found_2ST[0, place, first - begin : last - begin] = same_C / seen_C
+            found_2ST[1, place, first - begin : last - begin] = np.log(
+                np.divide(seen_C, count_C, out=np.ones_like(seen_C), where=count_C > 0)
+            )
+    return found_2ST
 
 
 def _count(words_N: Int[np.ndarray, "N"], begin: int, size: int) -> Float[np.ndarray, "T"]:

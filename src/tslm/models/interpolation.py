@@ -110,7 +110,7 @@ class Interpolation(LanguageModel[tuple[Any, ...]]):
         mixed_BV = self.mix(self.predict_parts(state))
         if self.config.form == "linear":
             return mixed_BV
-        normaliser_B1 = _log_sum(mixed_BV, axis=1)[:, None]
+        normaliser_B1 = log_sum(mixed_BV, axis=1)[:, None]
         # Where the parts agree on no word at all, none is possible.
         return mixed_BV - np.where(normaliser_B1 == -np.inf, 0.0, normaliser_B1)
 
@@ -145,7 +145,7 @@ class Interpolation(LanguageModel[tuple[Any, ...]]):
         """Return ln Σ λ p, or Σ λ ln p (not normalised)."""
         weights = self._log_weights.reshape(-1, *[1] * (log_KX.ndim - 1))
         if self.config.form == "linear":
-            return _log_sum(log_KX + weights, axis=0)
+            return log_sum(log_KX + weights, axis=0)
         # A part of weight zero says nothing, not even that a word is impossible.
         with np.errstate(invalid="ignore"):
             return np.where(weights == -np.inf, 0.0, np.exp(weights) * log_KX).sum(0)
@@ -165,7 +165,7 @@ class Interpolation(LanguageModel[tuple[Any, ...]]):
         return cls(config, load_parts(folder, len(config.weights), vocabulary))
 
 
-def _log_sum(log: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+def log_sum(log: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
     """Return ln Σ exp along an axis; -inf where every term is."""
     largest = log.max(axis, keepdims=True)
     largest = np.where(largest == -np.inf, 0.0, largest)

@@ -17,6 +17,7 @@ KINDS = {
     "ngram": ("tslm.models.ngram.smoothed", "NgramModel", "NgramConfig"),
     "backoff": ("tslm.models.ngram.backoff", "BackoffModel", "BackoffConfig"),
     "interpolation": ("tslm.models.interpolation", "Interpolation", "InterpolationConfig"),
+    "gated-mixture": ("tslm.models.gate", "GatedMixture", "GatedConfig"),
     "cache": ("tslm.models.cached", "CachedModel", "CachedConfig"),
     "compressed": ("tslm.models.ngram.compressed", "CompressedModel", "CompressedConfig"),
     "probabilistic": ("tslm.models.probabilistic.model", "ProbabilisticModel", "ProbabilisticConfig"),

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tslm.corpus.sources import Corpus
+from tslm.evaluation.perplexity import Perplexity
 from tslm.evaluation.scoring import Tick
 from tslm.models.base import LanguageModel
 from tslm.runs.folder import locked_run, prepare_folder
 from tslm.runs.recipe import Recipe
 from tslm.runs.run import Run
-from tslm.runs.summary import Source, Summary, summarise, write_summary
+from tslm.runs.summary import Source, Split, Summary, summarise, write_summary
 from tslm.runs.train import measure
 
 
@@ -23,6 +24,7 @@ def save_model(
     corpus: Corpus,
     *,
     parts: Sequence[str],
+    measured: Mapping[Split, Perplexity] | None = None,
     tick: Tick | None = None,
 ) -> Summary:
     """Write a model that is made of others as a run folder that ``tslm.load`` opens and that needs theirs no more.
@@ -33,6 +35,7 @@ def save_model(
         first: the run of its first part; the recipe names its corpus.
         corpus: that corpus; valid and test are measured as for every run.
         parts: the kinds of its parts.
+        measured: its perplexities, where they are known already.
         tick: told how many more tokens have been read.
 
     Returns:
@@ -42,7 +45,7 @@ def save_model(
     with locked_run(folder):
         prepare_folder(folder, recipe, model.vocabulary, model.rule)
         model.save(folder)
-        measured = measure(model, corpus, recipe, ("valid", "test"), tick)
+        measured = measured or measure(model, corpus, recipe, ("valid", "test"), tick)
         summary = summarise(recipe, model, Source.of(corpus), measured, parts=tuple(parts))
         write_summary(folder, summary)
     return summary

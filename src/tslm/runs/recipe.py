@@ -26,6 +26,7 @@ TABLES = ("corpus", "model", "train", "objective")
 
 MADE_BY = {
     "interpolation": "tslm compare RUN RUN --mix linear --out FOLDER",
+    "gated-mixture": "tslm compare RUN RUN --mix gated --out FOLDER",
     "cache": "tslm eval RUN --cache auto --out FOLDER",
     "backoff": "tslm arpa import FILE --out FOLDER, or tslm train --counts FOLDER",
 }

@@ -13,7 +13,6 @@ from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, RunError, TslmError
 from tslm.files import read_path
 from tslm.models.base import LanguageModel
-from tslm.models.ngram.backoff import with_unknown
 from tslm.models.registry import model_class
 from tslm.runs.folder import RECIPE, VOCABULARY, check_small
 from tslm.runs.recipe import Recipe, read_recipe
@@ -61,8 +60,8 @@ class Run:
             raise RunError(
                 f"the corpus of {self.folder} is not here ({error}); or give a text of your own"
             ) from error
-        # A mix of n-gram models has their vocabulary, to which <unk> may have been added.
-        if self.vocabulary not in (corpus.vocabulary, with_unknown(corpus.vocabulary)):
+        # A mix of n-gram models may know <unk> besides, and an adapted model the new words of another text.
+        if self.vocabulary.words[: len(corpus.vocabulary)] != corpus.vocabulary.words:
             raise RunError(
                 f"the corpus {corpus.name!r} found here has another vocabulary than {self.folder} was trained with; "
                 "use the same files and options"

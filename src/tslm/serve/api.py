@@ -59,7 +59,9 @@ async def score(body: schemas.ScoreRequest, request: Request) -> schemas.ScoreRe
     """Give every word of every line its probability and its surprise."""
     model = find_model(request, body.model)
     check_text(request, model, body.text)
-    report = await workers(request).compute(lambda: model.score(body.text, body.alternatives))
+    report = await workers(request).compute(
+        lambda: model.score(body.text, body.alternatives, carry=body.carry)
+    )
     return schemas.ScoreResponse(**report)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from tslm.inference.generate import Draw, Generation, Sampling
 from tslm.inference.network import require_chain
 from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
+from tslm.models.cached import CachedModel
 from tslm.models.ngram.blanks import FillsBlanks, require_blanks
 from tslm.runs.run import load
 from tslm.serve.costs import Rates, check_filling, check_seconds, measure_rates
@@ -51,20 +53,30 @@ class ServedModel:
             "network": network,
         }
 
-    def score(self, text: str, alternatives: int) -> dict[str, Any]:
-        """Score each line; empty ones are left out."""
+    def score(self, text: str, alternatives: int, *, carry: bool = False) -> dict[str, Any]:
+        """Score each line; empty ones are left out. Lines start anew, or are one text (``carry``)."""
+        model, state = self.model, self.model.start(1)
         sentences: list[dict[str, Any]] = []
         nats, tokens, unknown = 0.0, 0, 0
         lines = [line for line in text.split("\n") if self.model.rule.split(line)]
         for line in lines:
-            words = explain_words(self.model, [*self.model.rule.split(line), EOS], top=alternatives)
+            line_words = [*model.rule.split(line), EOS]
+            words = explain_words(model, line_words, top=alternatives, state=state)
+            ids_1T = model.vocabulary.encode(line_words)[None]
+            written = self._write_words(words)
+            if isinstance(model, CachedModel):
+                alone, _ = model.read(ids_1T, state, (model.config.sharpness,))
+                for report, score in zip(written, alone.scores_BT[0].tolist(), strict=True):
+                    report["uncached"] = finite(0.0 - score / math.log(2))
+            if carry:
+                _, state = model.score(ids_1T, state)
             log_probability = sum(word.log_probability for word in words)
             nats, tokens = nats - log_probability, tokens + len(words)
             unknown += sum(not word.known for word in words)
             sentences.append(
                 {
                     "log_probability": finite(log_probability),
-                    "words": self._write_words(words),
+                    "words": written,
                 }
             )
         size = measure_text("".join(f"{line}\n" for line in lines), self.model.rule)

@@ -37,6 +37,9 @@ class ScoreRequest(Request):
     alternatives: int = Field(
         default=0, ge=0, le=20, description="How many likely words to give in each place."
     )
+    carry: bool = Field(
+        default=False, description="Read the lines as one text: what was read of one is known in the next."
+    )
 
 
 class GenerateRequest(Request):
@@ -136,6 +139,8 @@ class Word(BaseModel):
     probability: float
     rank: int
     surprise: float | None
+    uncached: float | None = None
+    """The surprise without the cache, for a model that has one; null for others."""
     entropy: float
     alternatives: list[Alternative]
 

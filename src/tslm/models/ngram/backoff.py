@@ -24,6 +24,9 @@ from tslm.models.ngram.smoothing import BackoffTable
 from tslm.models.ngram.trie import MISSING, ROOT, NgramTrie
 from tslm.shapes import Float, Int
 
+LEAST_WEIGHT = -20.0
+"""The least ln of a back-off weight that a gate is told of."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class BackoffConfig:
@@ -87,7 +90,42 @@ class BackoffModel(LanguageModel[NDArray[np.int64]]):
     def score(
         self, tokens_BT: Int[np.ndarray, "B T"], state: Int[np.ndarray, "B"]
     ) -> tuple[Float[np.ndarray, "B T"], Int[np.ndarray, "B"]]:
-        """Return ln p of each token given the words of its line before it, and the state after the last.
+        """Return ln p of each token given the words of its line before it, and the state after the last."""
+        scores_BT, _, state_B = self._read(tokens_BT, state)
+        return scores_BT, state_B
+
+    def score_knowing(
+        self, tokens_BT: Int[np.ndarray, "B T"], state: Int[np.ndarray, "B"]
+    ) -> tuple[Float[np.ndarray, "B T"], Float[np.ndarray, "B T F"], Int[np.ndarray, "B"]]:
+        """Return what ``score`` does, and what the tree holds of the history of each token."""
+        scores_BT, histories, state_B = self._read(tokens_BT, state)
+        return scores_BT, self._describe(histories, tokens_BT.shape), state_B
+
+    def know(self, state: Int[np.ndarray, "B"]) -> Float[np.ndarray, "B F"]:
+        """Return, for each length of a history from one word on: whether it is known, ln weight, ln(1 + followers)."""
+        return self._describe(list(self.table.trie.chain(state)[1:]), state.shape)
+
+    def _describe(
+        self, histories: Sequence[NDArray[np.int64]], shape: tuple[int, ...]
+    ) -> Float[np.ndarray, "*X F"]:
+        """Return what the tree holds of histories, given by their nodes: an array for each length from one on."""
+        children, features = self.table.trie.first_children, list[NDArray[np.float64]]()
+        for nodes in histories:
+            known, places = nodes >= 0, np.maximum(nodes, ROOT)
+            # A history that gives nothing away has weight zero, and no finite logarithm.
+            weight = np.maximum(self.table.log_weight[places], LEAST_WEIGHT)
+            followers = np.log1p(children[places + 1] - children[places])
+            features += [
+                known.astype(np.float64),
+                np.where(known, weight, 0.0),
+                np.where(known, followers, 0.0),
+            ]
+        return np.stack(features, axis=-1) if features else np.empty((*shape, 0))
+
+    def _read(
+        self, tokens_BT: Int[np.ndarray, "B T"], state: Int[np.ndarray, "B"]
+    ) -> tuple[Float[np.ndarray, "B T"], list[NDArray[np.int64]], Int[np.ndarray, "B"]]:
+        """Return ln p of each token, the nodes of its histories of length 1, 2 …, and the state after the last.
 
         All tokens are looked up together, order by order: the n-gram that ends at a token is the (n−1)-gram
         that ends one token earlier, extended by one word.
@@ -109,9 +147,11 @@ class BackoffModel(LanguageModel[NDArray[np.int64]]):
         inside[:: T + 1] = False
         places = np.flatnonzero(inside)
         state_B = np.zeros(B, np.int64)
+        known_before: list[NDArray[np.int64]] = []
         for level in range(2, trie.order + 1):
             ended[:: T + 1] = chain_NB[level - 1]
             histories = np.where(eos, after_eos, ended)
+            known_before.append(histories.reshape(B, T + 1)[:, :-1])
             state_B = np.where(histories[T :: T + 1] >= 0, histories[T :: T + 1], state_B)
             places = places[histories[places - 1] >= 0]
             found = trie.find(histories[places - 1], tokens[places], level)
@@ -121,7 +161,7 @@ class BackoffModel(LanguageModel[NDArray[np.int64]]):
             log_probability[places[~known]] += table.log_weight[histories[places[~known] - 1]]
             log_probability[places[known]] = table.log_probability[found[known]]
             after_eos = MISSING
-        return log_probability.reshape(B, T + 1)[:, 1:], state_B
+        return log_probability.reshape(B, T + 1)[:, 1:], known_before, state_B
 
     def predict(self, state: Int[np.ndarray, "B"]) -> Float[np.ndarray, "B V"]:
         """Return ln p(next word) for every word after each history."""

@@ -53,6 +53,11 @@ let chosen = 0;
 let scoring = null;
 let last = [];
 
+function cacheChange(entry) {
+  // How surprising the word would be without the cache, for a model that has one.
+  return entry.uncached === null ? "" : `${entry.uncached.toFixed(1)} → `;
+}
+
 function wordButton(entry, place, total) {
   const bits = entry.surprise === null ? "∞" : entry.surprise.toFixed(1);
   const heat = entry.surprise === null ? 100 : Math.min(100, (entry.surprise / HOTTEST) * 100);
@@ -76,7 +81,7 @@ function wordButton(entry, place, total) {
       },
     },
     document.createTextNode(entry.word),
-    make("small", { text: `${bits} bits` }),
+    make("small", { text: `${cacheChange(entry)}${bits} bits` }),
   );
 }
 
@@ -105,7 +110,7 @@ async function scoreSentence() {
   const names = [$("model").value, $("other").value].filter((name, place, all) => name && all.indexOf(name) === place);
   try {
     const reports = await Promise.all(
-      names.map(async (model) => (await ask("/v1/score", { model, text, alternatives: 6 }, mine.signal)).json()),
+      names.map(async (model) => (await ask("/v1/score", { model, text, alternatives: 6, carry: models.get(model)?.kind === "cache" }, mine.signal)).json()),
     );
     if (mine.signal.aborted) return;
     last = reports;
@@ -164,6 +169,7 @@ function detailOf(report, entry, place) {
       fact("probability", entry.probability < 0.0005 ? entry.probability.toExponential(1) : entry.probability.toFixed(3)),
       fact("rank", entry.rank.toLocaleString("en")),
       fact("surprise", entry.surprise === null ? "∞" : `${entry.surprise.toFixed(1)} bits`),
+      ...(entry.uncached === null ? [] : [fact("without the cache", `${entry.uncached.toFixed(1)} bits`)]),
       fact("expected", `${entry.entropy.toFixed(1)} bits`),
     ),
     bars(entry.alternatives, (alternative) => replaceWord(report, place, alternative)),
