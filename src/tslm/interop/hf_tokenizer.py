@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
+
+from tokenizers import AddedToken
 
 from tslm.corpus.rule import RULE_FILE, TextRule, load_rule
 from tslm.corpus.vocabulary import EOS, UNK, Vocabulary, unknown_word
@@ -16,7 +18,6 @@ from tslm.runs.folder import VOCABULARY
 
 try:
     from transformers.tokenization_python import PreTrainedTokenizer
-    from transformers.tokenization_utils_base import AddedToken
     from transformers.tokenization_utils_tokenizers import PreTrainedTokenizerFast
 except ImportError as error:
     raise UnsupportedError(
@@ -39,7 +40,7 @@ class WritesByRule:
     rule: TextRule
 
     @contextmanager
-    def behind(self, ids: Sequence[int]) -> Iterator[None]:
+    def behind(self, ids: Sequence[int]) -> Generator[None]:
         """Write whatever is decoded within as what goes on behind a text that is known."""
         token = _BEFORE.set(self.vocabulary.decode(ids))
         try:
@@ -120,7 +121,7 @@ class TslmTokenizer(WritesByRule, PreTrainedTokenizer):
         return self.vocabulary.decode([index])[0]
 
 
-class TslmFastTokenizer(WritesByRule, PreTrainedTokenizerFast):
+class TslmFastTokenizer(WritesByRule, PreTrainedTokenizerFast):  # pyright: ignore[reportIncompatibleMethodOverride]
     """The same ids from the library ``tokenizers``: fast, and with the place of each token in the text.
 
     The rules that can be written so are in ``tslm.interop.hf_rules``; ``tokenizer.json`` holds them.
