@@ -19,7 +19,7 @@ def test_the_demonstration_runs_from_text_to_page(tmp_path, capsys) -> None:
         assert true < shuffled
     assert found["effects"]["words"][-1] == "."
     page = (folder / "report.html").read_text()
-    assert page.count("<svg") == 2, "the effects of words, and the curves"
+    assert page.count("<svg") == 5, "the effects of words, and four curves"
     assert page.index("<svg") < page.index("<details>"), "pictures before recipes"
     assert page.count("<details>") == page.count("</details>") == 2
     # The second time everything is there already; the tables are for people.

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 import tslm
+from tslm.corpus.embedded import Verses
 from tslm.corpus.rule import TextRule
 from tslm.corpus.subwords import Subwords
-from tslm.corpus.vocabulary import EOS, Vocabulary
+from tslm.corpus.vocabulary import EOS, UNK, Vocabulary
 from tslm.corpus.words import Words
 from tslm.errors import CorpusError, RunError, UnsupportedError
 from tslm.models.cached import CachedConfig, CachedModel
@@ -38,9 +39,11 @@ from transformers import (  # noqa: E402
     pipeline,
 )
 
+from tslm.interop.hf_cache import StateCache  # noqa: E402
 from tslm.interop.hf_folder import export_hf, import_hf  # noqa: E402
-from tslm.interop.hf_tokenizer import TslmTokenizer  # noqa: E402
-from tslm.interop.huggingface import StateCache, TslmConfig, TslmForCausalLM  # noqa: E402
+from tslm.interop.hf_rules import write_fast_tokenizer  # noqa: E402
+from tslm.interop.hf_tokenizer import TslmFastTokenizer, TslmTokenizer  # noqa: E402
+from tslm.interop.huggingface import TslmConfig, TslmForCausalLM  # noqa: E402
 
 PROMPT = "the old man saw the river\na woman"
 
@@ -252,6 +255,18 @@ def test_the_pipeline_writes_behind_the_prompt(folders, kinds, name) -> None:
         assert given["generated_text"] == str(ours[0])
 
 
+def test_a_line_that_the_pipeline_begins_has_no_space_before_it(folders, kinds) -> None:
+    write = pipeline("text-generation", model=str(folders["gated"]))
+    for prompt in ("the old man\n", "the old man\n\n"):
+        (result,) = write(prompt, max_new_tokens=4, do_sample=False)
+        assert result["generated_text"].removeprefix(prompt)[0] not in " \n"
+        (new,) = write(prompt, max_new_tokens=4, do_sample=False, return_full_text=False)
+        assert prompt + new["generated_text"] == result["generated_text"]
+    both = write(["the old man\n", "a"], max_new_tokens=4, do_sample=False, batch_size=2)
+    assert both[0][0]["generated_text"][len("the old man\n")] != " "
+    assert both[1][0]["generated_text"].startswith("a ")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_there_and_back_is_the_same_model(folders, kinds, name, tmp_path) -> None:
     model = import_hf(folders[name], tmp_path / "back")
@@ -351,29 +366,49 @@ TEXT = (
 )
 
 
-@pytest.mark.parametrize("kind", ["spaces", "words", "bpe"])
+@pytest.mark.parametrize("kind", ["spaces", "words", "bpe", "asv"])
 def test_the_tokenizer_is_the_rule(kind, tmp_path) -> None:
     counts = [(chunk, 3) for chunk in TEXT.split()]
     learnt = Subwords.learn(counts, lower=False, min_count=1, max_vocabulary=300)
-    rule = {"spaces": TextRule(lower=True), "words": Words.make(), "bpe": learnt}[kind]
+    rules = {"spaces": TextRule(lower=True), "words": Words.make(), "bpe": learnt, "asv": Verses()}
+    rule = rules[kind]
     words = rule.split_lines(TEXT)
-    tokenizer = tokenizer_of(rule, [*words, *(rule.all_words() or [])], tmp_path)
-    tokenizer.save_pretrained(tmp_path / "again")
-    for one in (tokenizer, AutoTokenizer.from_pretrained(tmp_path / "again", config=TslmConfig())):
+    slow = tokenizer_of(rule, [*words, UNK, *(rule.all_words() or [])], tmp_path)
+    slow.save_pretrained(tmp_path / "again")
+    (tmp_path / "tokenizer.json").write_text(write_fast_tokenizer(rule, slow.vocabulary) or "")
+    TslmFastTokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path / "fast")
+    again, fast = (
+        AutoTokenizer.from_pretrained(tmp_path / name, config=TslmConfig()) for name in ("again", "fast")
+    )
+    assert (again.is_fast, fast.is_fast) == (False, True)
+    assert len(fast) == len(again) == len(slow.vocabulary)
+    assert fast("a", "b")["input_ids"] == again("a", "b")["input_ids"]
+    for one in (slow, again, fast):
         ids = one(TEXT)["input_ids"]
         assert one.convert_ids_to_tokens(ids) == [EOS, *words]
+        assert one.tokenize(TEXT) == words
         assert one.decode(ids, skip_special_tokens=True) == rule.join(words)
-        if kind != "words":  # which writes the marks of "a<eos>b" so that they read as <eos>
+        if kind in ("spaces", "bpe"):  # the others write the marks of "a<eos>b" so that they read as <eos>
             assert one(one.decode(ids), add_special_tokens=False)["input_ids"] == ids
         # What goes on behind a text is written with its space.
         cut = next(place for place, word in enumerate(words) if word.lower().endswith("pay")) + 1
         text = one.decode(ids[:cut], skip_special_tokens=True) + one.decode(
             ids[cut:], skip_special_tokens=True
         )
-        if kind == "words":  # a quotation that was opened before the cut is not known to be open behind it
-            assert text.startswith('He said: "Don’t pay $1,000.50 for')
-        else:
+        if kind in ("spaces", "bpe"):
             assert text == rule.join(words)
+        else:  # a quotation that was opened before the cut is not known to be open behind it
+            assert text.lower().startswith(rule.join(words[: cut + 2]).lower())
+        with one.behind(ids[:cut]):
+            assert one.decode(ids[:cut]).lstrip() + one.decode(ids[cut:]) == one.decode(ids).lstrip()
+    # Its place in the text comes with each token.
+    assert TEXT[slice(*fast(TEXT, return_offsets_mapping=True)["offset_mapping"][1])] == "He"
+
+
+def test_a_vocabulary_that_the_library_cannot_follow_keeps_the_rule_itself() -> None:
+    assert write_fast_tokenizer(TextRule(), Vocabulary(("the", EOS))) is None
+    learnt = Subwords.learn([("cat", 3)], lower=False, min_count=1, max_vocabulary=260)
+    assert write_fast_tokenizer(learnt, Vocabulary(("the", EOS, UNK))) is None
 
 
 def test_a_word_without_an_unknown_to_stand_for_it(tmp_path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -65,13 +66,20 @@ def words_of(page: Page, row: int = 0):
     return page.locator("#scored .row").nth(row).locator(".word")
 
 
+def type_sentence(page: Page, text: str) -> None:
+    """Type a sentence and wait for its words; the one before is cleared first, for it may have as many."""
+    page.fill("#sentence", "")
+    expect(words_of(page)).to_have_count(0, timeout=PATIENCE)
+    page.fill("#sentence", text)
+    expect(words_of(page)).to_have_count(len(text.split()) + 1, timeout=PATIENCE)
+
+
 def colour(element) -> str:
     return element.evaluate("element => getComputedStyle(element).backgroundColor")
 
 
 def test_words_are_coloured_as_one_types(page) -> None:
-    page.fill("#sentence", "the cat sat on the zebra")
-    expect(words_of(page)).to_have_count(7, timeout=PATIENCE)
+    type_sentence(page, "the cat sat on the zebra")
     # A word the model has never seen is hotter than one it expects, and marked.
     assert colour(words_of(page).nth(3)) != colour(words_of(page).nth(5))
     expect(words_of(page).nth(5)).to_have_class(re.compile("unknown"))
@@ -80,8 +88,7 @@ def test_words_are_coloured_as_one_types(page) -> None:
 
 
 def test_alternatives_by_mouse_and_by_keyboard(page) -> None:
-    page.fill("#sentence", "the cat sat on the mat")
-    expect(words_of(page)).to_have_count(7, timeout=PATIENCE)
+    type_sentence(page, "the cat sat on the mat")
     words_of(page).nth(1).click()
     expect(page.locator("#detail h3")).to_contain_text("“cat”")
     page.keyboard.press("ArrowRight")
@@ -99,9 +106,54 @@ def test_models_are_switched_and_compared(page) -> None:
     page.select_option("#model", "tslm")
     expect(page.locator("#scored .row h3").first).to_contain_text("tslm", timeout=PATIENCE)
     assert words_of(page).first.text_content() != before
-    page.select_option("#other", "kn")
-    expect(page.locator("#scored .row")).to_have_count(2, timeout=PATIENCE)
+    page.click("#beside summary")
+    for other in ("kn", "lstm"):
+        page.check(f"#others input[value={other}]")
+    expect(page.locator("#scored .row")).to_have_count(3, timeout=PATIENCE)
     assert words_of(page, 1).first.text_content() == before
+
+
+def test_begins_with_a_sentence_of_the_models_own_text(page) -> None:
+    sentence = page.input_value("#sentence")
+    assert re.fullmatch(r"(the|a) .* (the|a) \w+", sentence)
+    assert page.locator("#scored .word.unknown").count() == 0
+    assert sentence.startswith(page.input_value("#prompt"))
+    page.fill("#sentence", "the cat sat")
+    page.select_option("#model", "tslm")
+    # What was typed stays.
+    expect(page.locator("#sentence")).to_have_value("the cat sat")
+
+
+def test_a_link_holds_sentence_and_models(page, server) -> None:
+    page.fill("#sentence", "the cat & the <b>dog</b>\na man")
+    page.click("#beside summary")
+    page.check("#others input[value=tslm]")
+    expect(page.locator("#scored .row")).to_have_count(2, timeout=PATIENCE)
+    page.click("#share")
+    expect(page.locator("#shared")).not_to_be_empty()
+    link = page.url
+    assert link.startswith(f"{server.address}/#text=")
+    page.goto("about:blank")
+    page.goto(link)
+    page.wait_for_selector("body[data-ready=yes]")
+    expect(page.locator("#sentence")).to_have_value("the cat & the <b>dog</b>\na man")
+    expect(page.locator("#scored .row")).to_have_count(2, timeout=PATIENCE)
+    assert page.locator("main b:text('dog')").count() == 0
+
+
+def test_the_picture_is_saved_and_follows_the_theme(page) -> None:
+    page.select_option("#model", "tslm")
+    page.click("#explain")
+    network = page.locator("#network")
+    expect(network).to_be_visible(timeout=PATIENCE)
+    light = network.get_attribute("src")
+    page.click("#theme")
+    assert network.get_attribute("src") != light
+    for name, first in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
+        with page.expect_download() as download:
+            page.click(f"text=Save as {name}")
+        assert download.value.suggested_filename == f"network.{name.lower()}"
+        assert Path(download.value.path()).read_bytes().startswith(first)
 
 
 def test_effects_and_network_of_this_sentence(page) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from tslm.cli.device import add_device
+
 EXAMPLES = """examples:
   tslm eval runs/ptb-kn5
   tslm eval runs/ptb-kn5 --split valid --json
@@ -41,6 +43,7 @@ def add(subparsers: Any) -> None:
         help="tune learning while reading on valid, and measure valid and test",
     )
     parser.add_argument("--out", metavar="FOLDER", help="with --cache: keep the tuned model as a run folder")
+    add_device(parser)
     parser.add_argument("--data-dir", metavar="FOLDER", help="where to look for named corpora first")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
@@ -51,19 +54,23 @@ def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     import tslm
+    from tslm.devices import place_model
     from tslm.errors import InputError
     from tslm.files import to_json
     from tslm.progress import track_count
     from tslm.reports.tables import print_evaluation
+    from tslm.runs.run import open_run
 
     if arguments.cache is not None or arguments.dynamic:
         return _run_reading(arguments)
     if arguments.out is not None:
         raise InputError("--out keeps a model with its cache; give --cache auto as well")
     text = None if arguments.text is None else Path(arguments.text)
+    opened = open_run(arguments.run_folder)
+    place_model(opened.model, arguments.device)
     with track_count("reading", None, "tokens") as tick:
         evaluation = tslm.evaluate(
-            arguments.run_folder, text, split=arguments.split, data_dir=arguments.data_dir, tick=tick
+            opened, text, split=arguments.split, data_dir=arguments.data_dir, tick=tick
         )
     if arguments.json:
         print(to_json(evaluation.as_json()))
@@ -75,9 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _run_reading(arguments: argparse.Namespace) -> int:
     """Run the command with a cache, or with learning while reading."""
     import tslm
+    from tslm.devices import place_model
     from tslm.errors import InputError
     from tslm.files import to_json
     from tslm.progress import track_count
+    from tslm.runs.run import open_run
 
     size = arguments.cache
     if size is not None and arguments.dynamic:
@@ -88,8 +97,9 @@ def _run_reading(arguments: argparse.Namespace) -> int:
         raise InputError(
             "--dynamic changes the model while it reads; there is nothing to keep, leave --out out"
         )
+    run, data_dir = open_run(arguments.run_folder), arguments.data_dir
+    place_model(run.model, arguments.device)
     with track_count("reading", None, "tokens") as tick:
-        run, data_dir = arguments.run_folder, arguments.data_dir
         if size is None:
             report = tslm.evaluate_dynamic(run, data_dir=data_dir, tick=tick)
         else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from tslm.cli.device import add_device
+
 EXAMPLES = """examples:
   tslm generate runs/ptb-kn5 --prompt "the company said"
   tslm generate runs/ptb-kn5 --prompt "in the" --number 5 --length 20 --temperature 0.8 --top-k 50 --seed 7
@@ -65,6 +67,7 @@ def add(subparsers: Any) -> None:
         "--longest", type=int, metavar="N", help="at most N words, prompt included (default: 30)"
     )
     wanted.add_argument("--guide", metavar="RUN", help="a probabilistic model of the same words")
+    add_device(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)
 
@@ -98,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
             exclude=(UNK,) if arguments.no_unk else (),
         ),
     )
-    model = tslm.load(arguments.run_folder)
+    model = tslm.load(arguments.run_folder, arguments.device)
     asked = arguments.pattern or arguments.must_contain or arguments.avoid or arguments.shortest
     if asked or arguments.longest is not None:
         if arguments.go_on:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tslm.cli.count import add_cluster
+from tslm.cli.device import add_device
 
 if TYPE_CHECKING:
     from tslm.inference.score import ScoredBlock, Total
@@ -41,6 +42,7 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "files", metavar="FILE", nargs="*", default=["-"], help="text files; - or none for standard input"
     )
+    add_device(parser)
     parser.add_argument("--tokens", action="store_true", help="also show every word")
     parser.add_argument(
         "--carry", action="store_true", help="running text: carry the state from line to line"
@@ -67,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
             "--out goes with --engine spark; here the scores go to standard output: tslm score … > FILE"
         )
     # Not tslm.score, which holds all sentences: a text of any length needs no more memory than its buffer.
-    model = tslm.load(arguments.run_folder)
+    model = tslm.load(arguments.run_folder, arguments.device)
     show = _Json() if arguments.json else _Tsv() if arguments.tsv else _Table()
     total = Total()
     typed = STANDARD_INPUT in arguments.files and sys.stdin.isatty()

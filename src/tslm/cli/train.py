@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from tslm.cli.device import add_device
+
 EXAMPLES = """examples:
   tslm train asv/kn5
   tslm train ptb/tslm --set train.seed=2 --out runs/tslm-2
@@ -39,6 +41,7 @@ def add(subparsers: Any) -> None:
         help="change the recipe",
     )
     parser.add_argument("--threads", type=int, metavar="N", help="the same as --set train.threads=N")
+    add_device(parser, default=None)
     parser.add_argument("--tensorboard", metavar="FOLDER", help="also write TensorBoard events there")
     parser.add_argument("--data-dir", metavar="FOLDER", help="where to look for named corpora first")
     parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
@@ -65,8 +68,10 @@ def run(arguments: argparse.Namespace) -> int:
         return _assemble(arguments)
     end_with_parent()
     overrides = list(arguments.overrides)
-    if arguments.threads is not None and read_recipe(arguments.recipe, overrides).train is not None:
-        overrides.append(f"train.threads={arguments.threads}")
+    given = {"threads": arguments.threads, "device": arguments.device and f'"{arguments.device}"'}
+    for key, value in given.items():
+        if value is not None and read_recipe(arguments.recipe, overrides).train is not None:
+            overrides.append(f"train.{key}={value}")
     watcher: Watcher = Terminal()
     if arguments.tensorboard is not None:
         from tslm.training.tensorboard import TensorBoard

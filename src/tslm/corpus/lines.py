@@ -49,6 +49,29 @@ def read_split(config: CorpusConfig, split: str, data_dir: Path | str | None = N
             yield from _choose_lines(config, split, join_pieces(read_files(files[ALL])))
 
 
+def find_example(config: CorpusConfig, words: tuple[int, int] = (6, 14)) -> str | None:
+    """Return the first line of middling length of a corpus, from its test split where it has one in a file.
+
+    Returns:
+        None where the text is not here; nothing is downloaded for it.
+    """
+    least, most = words
+    try:
+        if not config.path and config.name == embedded.NAME:
+            lines = join_pieces(embedded.read_embedded("test"))
+        elif not config.path:
+            files = find_files(NAMED[config.name], None) if config.name in NAMED else None
+            lines = join_pieces(read_files([files["test"]])) if files else iter(())
+        elif any(path == STANDARD_INPUT or is_pipe(path) for path in config.path):
+            return None
+        else:
+            own = find_own_files(config.path)
+            lines = join_pieces(read_files(own.get("test") or own[ALL]))
+        return next((line.strip() for line in lines if least <= len(line.split()) <= most), None)
+    except CorpusError:
+        return None
+
+
 def join_pieces(pieces: Iterable[str]) -> Iterator[str]:
     """Yield whole lines of a text that comes in pieces cut anywhere; every line of it ends in a newline."""
     held: list[str] = []

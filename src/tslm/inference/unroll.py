@@ -219,7 +219,7 @@ def unroll(
         raise NumberError("no word for the legs; give a sentence, or words=1 or more")
     ids_X = torch.from_numpy(vocabulary.encode(list(names)).astype(np.int64))
     places = len(read) if read is not None else length or 0
-    cores = _make_cores(recurrent, cell, ids_X, places)
+    cores = make_cores(recurrent, cell, ids_X, places)
     logits = None if read is None else _read_logits(recurrent, vocabulary.encode(list(read)))
     return Unrolled(
         train=TensorTrain(cores),
@@ -242,7 +242,7 @@ def centre(train: TensorTrain) -> TensorTrain:
 
 
 @torch.no_grad()
-def _make_cores(model: RecurrentModel, cell: ChainCell, ids_X: Tensor, places: int) -> tuple[Tensor, ...]:
+def make_cores(model: RecurrentModel, cell: ChainCell, ids_X: Tensor, places: int) -> tuple[Tensor, ...]:
     """Return a core for each place, bond × word × bond, and the one that reads the state out."""
     R, X = cell.rank + 1, len(ids_X)
     check_size([places, X, R, R], torch.float64, MEMORY_LIMIT, "the train", "take fewer words or places")

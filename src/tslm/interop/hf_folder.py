@@ -6,9 +6,12 @@ import shutil
 from pathlib import Path
 from typing import Any, cast
 
+from tslm.corpus.rule import RULE_FILE, load_rule
+from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RunError
-from tslm.files import check_folder
-from tslm.interop.hf_tokenizer import TslmTokenizer
+from tslm.files import check_folder, write_text
+from tslm.interop.hf_rules import TOKENIZER_FILE, write_fast_tokenizer
+from tslm.interop.hf_tokenizer import TslmFastTokenizer, TslmTokenizer
 from tslm.interop.huggingface import (
     RUN_FOLDER,
     TslmConfig,
@@ -68,8 +71,13 @@ def export_hf(run: Run, folder: Path) -> None:
         config.save_pretrained(folder)
         GenerationConfig(**describe_generation(eos_id)).save_pretrained(folder)
     model.vocabulary.save(folder / VOCABULARY)
-    model.rule.save(folder / "text.json")
-    TslmTokenizer.from_pretrained(folder).save_pretrained(folder)
+    model.rule.save(folder / RULE_FILE)
+    fast = write_fast_tokenizer(model.rule, model.vocabulary)
+    if fast is None:
+        TslmTokenizer.from_pretrained(folder).save_pretrained(folder)
+    else:
+        write_text(folder / TOKENIZER_FILE, fast)
+        TslmFastTokenizer.from_pretrained(folder).save_pretrained(folder)
 
 
 def import_hf(folder: Path, out: Path) -> LanguageModel[Any]:
@@ -93,11 +101,10 @@ def import_hf(folder: Path, out: Path) -> LanguageModel[Any]:
         raise RunError(
             f"{folder} holds a model of type {config.model_type!r}, not one of ours; export a run first"
         )
-    tokenizer = TslmTokenizer.from_pretrained(folder)
     recipe = make_recipe(config.recipe)
     weights = {key.removeprefix(PREFIX): value for key, value in load_weights(folder).items()}
     with locked_run(out):
-        prepare_folder(out, recipe, tokenizer.vocabulary, tokenizer.rule)
+        prepare_folder(out, recipe, Vocabulary.load(folder / VOCABULARY), load_rule(folder / RULE_FILE))
         save_weights(out, weights)
         if config.summary and hash_whole(folder / WEIGHTS) == config.weights_sha256:
             write_summary(out, parse_summary(config.summary))

@@ -19,7 +19,8 @@ from torch import Tensor
 
 from tslm.corpus.vocabulary import EOS, Vocabulary
 from tslm.errors import InputError, RunError, UnsupportedError
-from tslm.interop.hf_tokenizer import TslmTokenizer
+from tslm.interop.hf_cache import StateCache
+from tslm.interop.hf_tokenizer import TslmFastTokenizer, TslmTokenizer, WritesByRule
 from tslm.models.base import LanguageModel
 from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 from tslm.models.registry import read_model
@@ -28,11 +29,12 @@ from tslm.runs.run import open_run
 try:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
     from transformers import initialization as init
-    from transformers.cache_utils import Cache
     from transformers.configuration_utils import PreTrainedConfig
     from transformers.generation.utils import GenerationMixin
     from transformers.modeling_outputs import CausalLMOutputWithPast
     from transformers.modeling_utils import PreTrainedModel
+    from transformers.pipelines import PIPELINE_REGISTRY
+    from transformers.pipelines.text_generation import TextGenerationPipeline
 except ImportError as error:
     raise UnsupportedError(
         "Hugging Face needs transformers 5; install it with: pip install 'tslm[hf]'"
@@ -64,55 +66,6 @@ class TslmRunConfig(TslmConfig):
     """``config.json`` of any other model, whose numbers stay in a run folder."""
 
     model_type = "tslm-run"
-
-
-class StateCache(Cache):
-    """What has been read of each text of a batch: our state, one for each row.
-
-    Reading never changes a state in place, so that two beams may go on from the same one.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(layers=[])
-        self.rows: list[Any] = []
-        """The state of each row; None for one that has not begun."""
-        self.length = 0
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Return how many tokens of each row were read, padding among them."""
-        return self.length
-
-    def get_max_length(self, layer_idx: int | None = None) -> int:
-        """Return −1: a state takes as much room after a million words as after one."""
-        return -1
-
-    @property
-    def batch_size(self) -> int:
-        """How many rows there are; −1 before anything is read."""
-        return len(self.rows) or -1
-
-    def reorder_cache(self, beam_idx: Tensor) -> None:
-        """Go on from the given rows, as beam search asks for."""
-        self.rows = [self.rows[row] for row in beam_idx.tolist()]
-
-    def batch_select_indices(self, indices: Tensor) -> None:
-        """Keep the given rows."""
-        self.reorder_cache(indices)
-
-    def batch_repeat_interleave(self, repeats: int) -> None:
-        """Have every row several times."""
-        self.rows = [row for row in self.rows for _ in range(repeats)]
-
-    def reset(self) -> None:
-        """Forget all that was read."""
-        self.rows, self.length = [], 0
-
-    def crop(self, tokens_to_remove: int) -> None:
-        """Refuse: a state does not know the words it was made of."""
-        if tokens_to_remove:
-            raise UnsupportedError(
-                "a recurrent state cannot be taken back; use greedy, sampled or beam search"
-            )
 
 
 class _TslmModel(PreTrainedModel, GenerationMixin):
@@ -353,6 +306,22 @@ def _group(
     return [(members, list(places)) for (places, *_), members in groups.items()]
 
 
+class TslmTextGeneration(TextGenerationPipeline):
+    """The pipeline ``text-generation``, for models of ours and of others.
+
+    transformers writes what was generated without a look at the prompt. Ours is written as what goes on behind it: no
+    space at the beginning of a line, and a quotation that the prompt has opened is closed.
+    """
+
+    def postprocess(self, model_outputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Return the records of a prompt."""
+        prompt_BT = model_outputs["input_ids"]
+        if prompt_BT is None or not isinstance(self.tokenizer, WritesByRule):
+            return super().postprocess(model_outputs, *args, **kwargs)
+        with self.tokenizer.behind(prompt_BT[0].tolist()):
+            return super().postprocess(model_outputs, *args, **kwargs)
+
+
 def describe_generation(eos_id: int) -> Mapping[str, Any]:
     """Return what ``generate`` does unless it is told otherwise: a text ends where a line does."""
     return {"bos_token_id": eos_id, "eos_token_id": eos_id, "pad_token_id": eos_id}
@@ -363,7 +332,8 @@ def register() -> None:
     for config, model in ((TslmConfig, TslmForCausalLM), (TslmRunConfig, TslmRunForCausalLM)):
         AutoConfig.register(config.model_type, config, exist_ok=True)
         AutoModelForCausalLM.register(config, model, exist_ok=True)
-        AutoTokenizer.register(config, TslmTokenizer, exist_ok=True)
+        AutoTokenizer.register(config, TslmTokenizer, fast_tokenizer_class=TslmFastTokenizer, exist_ok=True)
+    PIPELINE_REGISTRY.supported_tasks["text-generation"]["impl"] = TslmTextGeneration
 
 
 register()

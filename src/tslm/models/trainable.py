@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -34,6 +34,9 @@ class Window(NamedTuple):
 
 class Trainable(nn.Module, LanguageModel[StateT], ABC):
     """A language model that is trained by gradients, window after window."""
+
+    moves: ClassVar[bool] = False
+    """Whether it makes every tensor where its weights are, so that it can compute on an accelerator."""
 
     @abstractmethod
     def __init__(self, config: Any, vocabulary: Vocabulary) -> None:

@@ -20,7 +20,7 @@ def save_weights(
 ) -> None:
     """Write named tensors, whole or not at all, with an optional note in the file's header."""
     with sealed(folder / name) as temporary:
-        contiguous = {key: tensor.detach().contiguous() for key, tensor in tensors.items()}
+        contiguous = {key: tensor.detach().cpu().contiguous() for key, tensor in tensors.items()}
         # Not save_file: it makes a file that only its owner may read.
         temporary.write_bytes(save(contiguous, metadata={"note": note} if note is not None else None))
 

@@ -17,40 +17,47 @@ GREY = "#808890"
 
 
 def draw_curves(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Return the curves of a ``metrics.jsonl`` as one SVG: perplexity, loss, norms.
+    """Return the curves of a ``metrics.jsonl`` as SVGs side by side: perplexity, loss, norms.
+
+    Each is a picture of its own, so that on a phone they stand one below the other and can be read.
 
     Args:
         entries: the lines of ``metrics.jsonl``; those with ``epoch`` end an epoch, the others follow steps.
     """
     epochs = [entry for entry in entries if "epoch" in entry]
     steps = [entry for entry in entries if "epoch" not in entry]
-    figure = Figure(figsize=(10, 6.4), layout="constrained")
-    perplexity, loss, gradient, state = figure.subplots(2, 2).flat
-    _plot(
-        perplexity, epochs, "epoch", {"train_perplexity": "train (with dropout)", "valid_perplexity": "valid"}
-    )
-    perplexity.set_title("perplexity")
-    perplexity.set_yscale("log")
-    _plot(loss, steps, "step", {"loss": "loss per token, nats"})
-    loss.set_title("training loss")
-    _plot(gradient, steps, "step", {"gradient_norm": "before clipping"})
-    gradient.set_title("gradient norm")
-    _plot(
-        state,
-        steps,
-        "step",
-        {"state_norm": "root mean square of h", "spectral_radius": "spectral radius of W"},
-    )
-    state.set_title("the state")
-    return to_svg(figure)
+    of_steps = {
+        "training loss": {"loss": "loss per token, nats"},
+        "gradient norm": {"gradient_norm": "before clipping"},
+        "the state": {"state_norm": "root mean square of h", "spectral_radius": "spectral radius of W"},
+    }
+    of_epochs = {"train_perplexity": "train (with dropout)", "valid_perplexity": "valid"}
+    pictures = [_draw("perplexity", epochs, "epoch", of_epochs)]
+    pictures += [_draw(title, steps, "step", curves) for title, curves in of_steps.items()]
+    return f'<div class="curves">{"".join(pictures)}</div>'
 
 
-def to_svg(figure: Figure) -> str:
-    """Return a figure as an SVG element that stands on a light or a dark page."""
+def _draw(title: str, entries: Sequence[Mapping[str, Any]], x: str, curves: Mapping[str, str]) -> str:
+    figure = Figure(figsize=(5, 3.2), layout="constrained")
+    axes = figure.subplots()
+    _plot(axes, entries, x, curves)
+    axes.set_title(title)
+    if x == "epoch":
+        axes.set_yscale("log")
+    return to_svg(figure, title)
+
+
+def to_svg(figure: Figure, name: str = "") -> str:
+    """Return a figure as an SVG element that stands on a light or a dark page.
+
+    Args:
+        figure: what to draw.
+        name: tells it from the other figures of a page, whose parts must not have the same ids.
+    """
     for axes in figure.axes:
         axes.set_facecolor("none")
         axes.grid(color=GREY, alpha=0.25)
-        axes.tick_params(colors=GREY)
+        axes.tick_params(colors=GREY, which="both")
         axes.title.set_color(GREY)
         axes.xaxis.label.set_color(GREY)
         axes.yaxis.label.set_color(GREY)
@@ -63,7 +70,7 @@ def to_svg(figure: Figure) -> str:
                 text.set_color(GREY)
     buffer = io.StringIO()
     # A fixed salt: the same figure is the same file.
-    with rc_context({"svg.hashsalt": "tslm"}):
+    with rc_context({"svg.hashsalt": f"tslm{name}"}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     text = buffer.getvalue()
     return text[text.index("<svg") :]

@@ -26,6 +26,7 @@ td { overflow-wrap: anywhere; }
 th, td { padding: .3rem .8rem; text-align: left; border-bottom: 1px solid #8886; }
 .number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 svg { width: 100%; height: auto; }
+.curves { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: .5rem; }
 pre { overflow-x: auto; padding: .8rem; border: 1px solid #8886; border-radius: .4rem; }
 summary { cursor: pointer; }
 small { opacity: .75; }

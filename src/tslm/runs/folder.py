@@ -99,7 +99,9 @@ def check_same(folder: Path, recipe: Recipe) -> None:
     if not (folder / RECIPE).exists():
         return
     before, now = (_flat(recipe_tables(one)) for one in (read_recipe(folder / RECIPE), recipe))
-    changed = sorted(key for key in {*before, *now} if before.get(key) != now.get(key))
+    # Where a run computes is no part of what it is: one that was begun on an accelerator may end on the CPU.
+    keys = {*before, *now} - {"train.device"}
+    changed = sorted(key for key in keys if before.get(key) != now.get(key))
     if changed:
         raise RunError(
             f"{folder} holds a run of another recipe (different: {', '.join(changed)}); "

@@ -10,6 +10,7 @@ from typing import Any
 from tslm.corpus.rule import RULE_FILE, TextRule, load_rule
 from tslm.corpus.sources import Corpus, open_corpus
 from tslm.corpus.vocabulary import Vocabulary
+from tslm.devices import place_model
 from tslm.errors import CorpusError, RunError, TslmError
 from tslm.files import read_path
 from tslm.models.base import LanguageModel
@@ -92,13 +93,19 @@ def open_run(folder: str | Path) -> Run:
         raise RunError(f"the run folder {folder} is damaged: {error}") from error
 
 
-def load(folder: str | Path) -> LanguageModel[Any]:
+def load(folder: str | Path, device: str = "cpu") -> LanguageModel[Any]:
     """Open the model of a run folder, whatever its kind. Nothing in the folder is executed.
 
+    Args:
+        folder: the run folder.
+        device: where it is to compute: ``cpu``, ``cuda``, ``mps``, or ``auto`` for an accelerator where there is one.
+            Models that are counted compute on the CPU in any case.
+
     Raises:
+        UnsupportedError: there is no such device on this machine.
         RunError: the folder is missing, damaged, or no run folder.
     """
-    return open_run(folder).model
+    return place_model(open_run(folder).model, device)
 
 
 def _is_folder(path: Path) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tslm.corpus.files import is_pipe
 from tslm.corpus.sources import Corpus, open_corpus
+from tslm.devices import place_model
 from tslm.errors import RecipeError, RunError
 from tslm.evaluation.perplexity import Perplexity, Tick, evaluate, evaluate_windows
 from tslm.files import read_path, to_json
@@ -164,7 +165,9 @@ def _train(recipe: Recipe, corpus: Corpus, folder: Path, group: Group, watcher: 
     assert recipe.objective is not None  # noqa: S101
     if recipe.train.threads:
         torch.set_num_threads(recipe.train.threads)
-    trainer = Trainer(_begin(recipe, corpus), recipe.train, recipe.objective, corpus, folder, group, watcher)
+    model = _begin(recipe, corpus)
+    place_model(model, recipe.train.device)
+    trainer = Trainer(model, recipe.train, recipe.objective, corpus, folder, group, watcher)
     try:
         return trainer.run()
     finally:
@@ -188,8 +191,9 @@ def describe_training(position: Position, corpus: Corpus) -> Training:
 
 
 def _measure_trained(recipe: Recipe, corpus: Corpus, folder: Path, position: Position) -> Summary:
-    config, model = recipe.train, load(folder)
+    config = recipe.train
     assert config is not None  # noqa: S101
+    model = load(folder, config.device)
     known = Measured(folder)
     training = describe_training(position, corpus)
     if config.state == "reset":

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tslm.corpus.lines import find_example
 from tslm.corpus.reading import measure_text
 from tslm.corpus.vocabulary import EOS, UNK
 from tslm.errors import RunError, TslmError
@@ -21,7 +22,7 @@ from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
 from tslm.models.cached import CachedModel
 from tslm.models.ngram.blanks import FillsBlanks, require_blanks
-from tslm.runs.run import load
+from tslm.runs.run import Run, open_run
 from tslm.serve.costs import Rates, check_filling, check_seconds, measure_rates
 from tslm.serve.limits import Limits, Refused
 from tslm.stopping import check_wanted
@@ -35,6 +36,8 @@ class ServedModel:
     model: LanguageModel[Any]
     rates: Rates | None = None
     """How fast it is on this machine; without them nothing is estimated."""
+    example: str = ""
+    """A sentence to begin with, of the text that it was made for."""
 
     def describe(self) -> dict[str, Any]:
         """Return the model's card."""
@@ -51,6 +54,7 @@ class ServedModel:
             "vocabulary": len(self.model.vocabulary),
             "fills": isinstance(self.model, FillsBlanks),
             "network": network,
+            "example": self.example,
         }
 
     def score(self, text: str, alternatives: int, *, carry: bool = False) -> dict[str, Any]:
@@ -180,9 +184,20 @@ def open_models(folders: Sequence[str | Path], *, measure: bool = False) -> dict
     for name, path in _names(paths):
         if name in models:
             raise RunError(f"{path} is given twice; give each run once")
-        model = load(path)
-        models[name] = ServedModel(name, model, measure_rates(model) if measure else None)
+        run = open_run(path)
+        rates = measure_rates(run.model) if measure else None
+        models[name] = ServedModel(name, run.model, rates, _find_sentence(run))
     return models
+
+
+def _find_sentence(run: Run) -> str:
+    """Return a line of the run's corpus; where its text is not here, one that the model writes itself."""
+    found = find_example(run.recipe.corpus)
+    if found is not None:
+        return found
+    exclude = (UNK,) if run.model.vocabulary.unk_id is not None else ()
+    generation = Generation(run.model, length=12, sampling=Sampling(temperature=0.8, exclude=exclude))
+    return generation.write(draw.word for draws in generation for draw in draws).strip()
 
 
 def _names(paths: Sequence[Path]) -> Iterator[tuple[str, Path]]:

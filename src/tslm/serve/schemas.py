@@ -110,6 +110,8 @@ class ModelCard(BaseModel):
     """Whether it can fill blanks."""
     network: bool
     """Whether its sentences are tensor networks that can be drawn."""
+    example: str = ""
+    """A sentence to begin with, of the text that it was made for."""
 
 
 class ModelList(BaseModel):

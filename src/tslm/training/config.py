@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tslm.config import check
+from tslm.devices import DEVICES, Device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,11 @@ class TrainConfig:
     threads: int = 0
     """How many threads to compute with; 0 takes what PyTorch takes. Results repeat bit for bit for a fixed number."""
 
+    device: Device = "cpu"
+    """Where to compute: the CPU, CUDA, MPS, or ``auto`` for an accelerator where there is one."""
+
     def __post_init__(self) -> None:
+        check(self.device in DEVICES, f"train.device = {self.device!r} must be one of {', '.join(DEVICES)}")
         for key in ("epochs", "batch", "window", "metric_steps", "checkpoint_steps"):
             value = getattr(self, key)
             check(value >= 1, f"train.{key} = {value} must be 1 or more")

@@ -116,7 +116,7 @@ class Dynamic:
         carried = model.begin(1)
         text = np.concatenate([[model.vocabulary.eos_id], ids]).astype(np.int64)
         for begin in range(0, len(ids), self.segment):
-            part_T = torch.from_numpy(text[begin : begin + self.segment + 1])
+            part_T = torch.from_numpy(text[begin : begin + self.segment + 1]).to(self.trained[0].device)
             window = model.read_window(part_T[:-1, None], part_T[1:, None], carried, self._objective.loss)
             loss, carried = window.nats, _detach(window.carried)
             gradients = list(torch.autograd.grad(loss, self.parameters))

@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from tslm.devices import widest
 from tslm.training.config import ObjectiveConfig
 
 TINY = 1e-30
@@ -64,8 +65,9 @@ class Objective:
             counts_V = torch.zeros(vocabulary, dtype=torch.int64) if counts_V is None else counts_V
             self._chance_V = draw_chances(counts_V[config.frequent :], config.sampled, config.power)
 
-    def draw(self) -> Candidates:
-        """Return the candidates of the next step."""
+    def draw(self, device: torch.device | None = None) -> Candidates:
+        """Return the candidates of the next step, drawn on the CPU: the same words whatever the device."""
+        device = device or torch.device("cpu")
         frequent, sampled = self.config.frequent, self.config.sampled
         if self._whole:
             return Candidates(None, None, self.vocabulary, None)
@@ -77,7 +79,10 @@ class Objective:
         words_C = torch.cat([torch.arange(frequent), rare_S + frequent])
         column_V = torch.full((self.vocabulary,), -1)
         column_V[words_C] = torch.arange(len(words_C))
-        return Candidates(words_C, column_V, frequent, -self._chance_V[rare_S].log())
+        log_weight_S = -self._chance_V[rare_S].log()
+        return Candidates(
+            words_C.to(device), column_V.to(device), frequent, log_weight_S.to(device, dtype=widest(device))
+        )
 
     def loss(
         self,
@@ -96,13 +101,14 @@ class Objective:
         if log_prior_NK is None:
             log_prior_NK = latents_NKM.new_zeros(latents_NKM.shape[:2])
         loss: Tensor = _CandidateCrossEntropy.apply(  # pyright: ignore[reportAssignmentType]
-            latents_NKM, log_prior_NK, weight_VM, bias_V, targets_N, self.draw(), self
+            latents_NKM, log_prior_NK, weight_VM, bias_V, targets_N, self.draw(latents_NKM.device), self
         )
         return loss
 
     def buffer(self, rows: int, columns: int, like: Tensor) -> Tensor:
         """Return a rows × columns scratch array, allocated once and kept."""
-        if self._buffer.numel() < rows * columns or self._buffer.dtype != like.dtype:
+        kept = self._buffer
+        if kept.numel() < rows * columns or kept.dtype != like.dtype or kept.device != like.device:
             self._buffer = like.new_empty(rows * columns)
         return self._buffer[: rows * columns].view(rows, columns)
 
@@ -163,7 +169,8 @@ class _CandidateCrossEntropy(torch.autograd.Function):
         offset_gradient_C = torch.zeros_like(offset_C)
         target_weight_gradient_NM = torch.empty_like(target_weight_NM)
         target_bias_gradient_N = torch.empty_like(target_bias_N)
-        total = latents_NKM.new_zeros((), dtype=torch.float64)
+        wide = widest(latents_NKM.device)
+        total = latents_NKM.new_zeros((), dtype=wide)
         step = max(1, _CandidateCrossEntropy.chunk_rows // K)
         share = 1 / max(N, 1)
         for begin in range(0, N, step):
@@ -178,7 +185,7 @@ class _CandidateCrossEntropy(torch.autograd.Function):
             target_nK += target_bias_N[part].unsqueeze(1)
             logits_nC[:, C] = target_nK.view(-1)
             present = (columns_N[part] >= 0).nonzero().squeeze(1)
-            rows = (present.unsqueeze(1) * K + torch.arange(K)).view(-1)
+            rows = (present.unsqueeze(1) * K + torch.arange(K, device=present.device)).view(-1)
             logits_nC[rows, columns_N[part][present].repeat_interleave(K)] = -math.inf
             torch.softmax(logits_nC, dim=1, out=logits_nC)
             probability_nK = logits_nC[:, C].clone().view(n, K)
@@ -191,7 +198,7 @@ class _CandidateCrossEntropy(torch.autograd.Function):
                 log_nK.view(-1)[tiny] = target_nK.view(-1)[tiny] - logit + largest.log()
             joint_nK = log_prior_NK[part] + log_nK
             log_likelihood_n = joint_nK.logsumexp(1)
-            total -= log_likelihood_n.sum(dtype=torch.float64)
+            total -= log_likelihood_n.sum(dtype=wide)
             posterior_nK = (joint_nK - log_likelihood_n.unsqueeze(1)).exp()
             posterior_NK[part] = posterior_nK
             if K > 1:

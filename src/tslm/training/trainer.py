@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from tslm.corpus.sources import Corpus
 from tslm.corpus.statistics import count_words
 from tslm.corpus.streams import Columns
+from tslm.devices import random_state, set_random_state
 from tslm.errors import RunError, Stopped
 from tslm.evaluation.perplexity import evaluate, evaluate_windows
 from tslm.models.arrays import check_regular
@@ -65,9 +66,15 @@ class Trainer:
     ) -> None:
         self.model, self.config, self.corpus = model, config, corpus
         self.folder, self.group, self.watcher = folder, group, watcher
+        self.device = next(model.parameters()).device
         if config.batch % group.world:
             raise RunError(
                 f"train.batch = {config.batch} does not divide among {group.world} processes; choose a multiple"
+            )
+        if group.world > 1 and self.device.type != "cpu":
+            raise RunError(
+                f"several processes train on the CPU, not on {self.device.type!r}; leave torchrun out, or set "
+                'train.device = "cpu"'
             )
         # The initial weights are the same everywhere; from here on, each process has its own dropout.
         torch.manual_seed(config.seed + 1_000_003 * group.rank)
@@ -145,7 +152,10 @@ class Trainer:
         if config.state == "reset":
             self.cells = model.begin(self.columns.batch)
         loss, cells, states_TBR, latents = model.read_window(
-            inputs_BT.t().contiguous(), targets_BT.t(), self.cells, self.objective.loss
+            inputs_BT.t().contiguous().to(self.device),
+            targets_BT.t().to(self.device),
+            self.cells,
+            self.objective.loss,
         )
         self.cells = tuple(tuple(state.detach() for state in cell) for cell in cells)
         count = int((targets_BT >= 0).sum())
@@ -253,6 +263,8 @@ class Trainer:
         tensors |= {f"average/{number}": value for number, value in enumerate(self.average)}
         for rank, random in enumerate(self.group.gather(torch.get_rng_state())):
             tensors[f"random/torch/{rank}"] = random
+        if (random := random_state(self.device)) is not None:
+            tensors["random/device"] = random
         tensors["random/objective"] = self.objective.generator.get_state()
         for layer, cell in enumerate(self.cells):
             for number, state in enumerate(cell):
@@ -286,9 +298,13 @@ class Trainer:
                 value.copy_(tensors[f"average/{number}"])
             rank = self.group.rank
             torch.set_rng_state(tensors[f"random/torch/{rank}"])
+            if "random/device" in tensors:
+                set_random_state(self.device, tensors["random/device"])
             self.objective.generator.set_state(tensors["random/objective"])
             self.cells = tuple(
-                tuple(tensors[f"cells/{layer}/{number}/{rank}"] for number in range(len(cell)))
+                tuple(
+                    tensors[f"cells/{layer}/{number}/{rank}"].to(self.device) for number in range(len(cell))
+                )
                 for layer, cell in enumerate(self.cells)
             )
         except (KeyError, RuntimeError, ValueError) as error:

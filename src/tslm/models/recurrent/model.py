@@ -107,6 +107,7 @@ class RecurrentModel(Trainable[RecurrentState]):
     """Eqs. 17, 20. p(w_t | w_1 … w_{t−1}) = softmax(V h), h = g(W h, U α): embedding → cells → head."""
 
     kind: ClassVar[str] = "recurrent"
+    moves: ClassVar[bool] = True
 
     def __init__(self, config: RecurrentConfig, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary)
@@ -127,6 +128,11 @@ class RecurrentModel(Trainable[RecurrentState]):
         """V of Eq. 20: a row per word."""
         return self.embedding if self.output is None else self.output
 
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are, and all that is computed with them."""
+        return self.bias.device
+
     @torch.no_grad()
     def prepare(self, corpus: Corpus) -> None:
         """Start the output bias at the words' log frequencies, so that training begins as a unigram model."""
@@ -139,8 +145,9 @@ class RecurrentModel(Trainable[RecurrentState]):
 
     def embed(self, tokens: Int[Tensor, "*N"]) -> Float[Tensor, "*N M"]:
         """Eq. 4. Return the vectors of words."""
-        # Tied, the head's gradient is dense already: a sparse one saves zeroing a second array of V × M.
-        sparse = self.output is None and self.training
+        # Tied, the head's gradient is dense already: a sparse one saves zeroing a second array of V × M. Not every
+        # accelerator has them.
+        sparse = self.output is None and self.training and self.device.type == "cpu"
         return F.embedding(tokens, self.embedding, sparse=sparse) * math.sqrt(self.config.embedding)
 
     def read(
@@ -195,7 +202,7 @@ class RecurrentModel(Trainable[RecurrentState]):
 
     def start(self, batch: int) -> RecurrentState:
         """A text begins as if an ``<eos>`` had just been read."""
-        inputs_TB = torch.full((1, batch), self.vocabulary.eos_id)
+        inputs_TB = torch.full((1, batch), self.vocabulary.eos_id, device=self.device)
         with _evaluating(self), torch.inference_mode():
             outputs_TBR, cells = self.read(inputs_TB, self.begin(batch))
         return RecurrentState(cells, outputs_TBR[-1])
@@ -210,7 +217,7 @@ class RecurrentModel(Trainable[RecurrentState]):
         """Read all tokens; predict each from the state before it, with the full softmax."""
         with _evaluating(self), torch.inference_mode():
             scores_BT, _, state = self._score(tokens_BT, state)
-        return scores_BT.numpy(), state
+        return scores_BT.cpu().numpy(), state
 
     def score_vectors(
         self, tokens_BT: Int[np.ndarray, "B T"], state: RecurrentState
@@ -219,12 +226,12 @@ class RecurrentModel(Trainable[RecurrentState]):
         with _evaluating(self), torch.inference_mode():
             scores_BT, before_TBR, state = self._score(tokens_BT, state)
             vectors_TBM = self.head.direction(before_TBR.flatten(0, 1)).unflatten(0, before_TBR.shape[:2])
-        return scores_BT.numpy(), vectors_TBM.transpose(0, 1).numpy(), state
+        return scores_BT.cpu().numpy(), vectors_TBM.transpose(0, 1).cpu().numpy(), state
 
     def vectors(self, state: RecurrentState) -> Float[np.ndarray, "B M"]:
         """Return the direction of the latent from which the next word is predicted."""
         with _evaluating(self), torch.inference_mode():
-            return self.head.direction(state.output_BR).numpy()
+            return self.head.direction(state.output_BR).cpu().numpy()
 
     def _score(
         self, tokens_BT: Int[np.ndarray, "B T"], state: RecurrentState
@@ -232,7 +239,7 @@ class RecurrentModel(Trainable[RecurrentState]):
         """Return ln p of each token, what it is read out of, and the state after the last."""
         B, T = tokens_BT.shape
         # Always a copy: PyTorch takes no array that is read-only, as a mapped one is.
-        tokens_TB = torch.from_numpy(np.array(tokens_BT.T, np.int64, order="C"))
+        tokens_TB = torch.from_numpy(np.array(tokens_BT.T, np.int64, order="C")).to(self.device)
         outputs_TBR, cells = self.read(tokens_TB, state.cells)
         before_TBR = torch.cat([state.output_BR.unsqueeze(0), outputs_TBR[:-1]])
         scores_N = self.head.score(before_TBR.flatten(0, 1), self.output_VM, self.bias, tokens_TB.flatten())
@@ -241,11 +248,11 @@ class RecurrentModel(Trainable[RecurrentState]):
     def predict(self, state: RecurrentState) -> Float[np.ndarray, "B V"]:
         """Return ln p of every next word."""
         with _evaluating(self), torch.inference_mode():
-            return self.head.predict(state.output_BR, self.output_VM, self.bias).numpy()
+            return self.head.predict(state.output_BR, self.output_VM, self.bias).cpu().numpy()
 
     def diagnostics(self) -> dict[str, float]:
         """Return the spectral radius of the first cell's W: above 1, a multiplicative state can grow without end."""
-        W_RR = self.cell(0).recurrent_weight().detach()
+        W_RR = self.cell(0).recurrent_weight().detach().cpu()
         if W_RR.shape[0] != W_RR.shape[1]:
             return {}
         return {"spectral_radius": float(torch.linalg.eigvals(W_RR).abs().max())}

@@ -107,7 +107,8 @@ async function scoreSentence() {
     return;
   }
   $("scored").classList.add("busy");
-  const names = [$("model").value, $("other").value].filter((name, place, all) => name && all.indexOf(name) === place);
+  const names = comparedModels();
+  history.replaceState(null, "", linkTo(text, names));
   try {
     const reports = await Promise.all(
       names.map(async (model) => (await ask("/v1/score", { model, text, alternatives: 6, carry: models.get(model)?.kind === "cache" }, mine.signal)).json()),
@@ -192,6 +193,51 @@ function replaceWord(report, place, alternative) {
   guarded(scoreSentence);
 }
 
+function comparedModels() {
+  const others = [...document.querySelectorAll("#others input:checked")].map((box) => box.value);
+  return [$("model").value, ...others.filter((name) => name !== $("model").value)];
+}
+
+// A link holds the sentence and the models in its fragment, which browsers do not send to any server.
+
+function linkTo(text, names) {
+  const parts = new URLSearchParams({ text });
+  for (const name of names) parts.append("model", name);
+  return `#${parts}`;
+}
+
+function followLink() {
+  const parts = new URLSearchParams(location.hash.slice(1));
+  const [first, ...others] = parts.getAll("model").filter((name) => models.has(name));
+  if (first) $("model").value = first;
+  for (const box of document.querySelectorAll("#others input")) box.checked = others.includes(box.value);
+  const text = parts.get("text");
+  if (text) $("sentence").value = text.slice(0, 4000);
+  return Boolean(text);
+}
+
+async function share() {
+  history.replaceState(null, "", linkTo($("sentence").value, comparedModels()));
+  try {
+    await navigator.clipboard.writeText(location.href);
+    $("shared").textContent = "copied";
+  } catch {
+    $("shared").textContent = location.href; // where the page may not write to the clipboard
+  }
+}
+
+// What one begins with is a sentence of the model's own text, until one has typed another.
+
+let shown = null;
+
+function showExample() {
+  const example = models.get($("model").value)?.example ?? "";
+  if ($("sentence").value !== (shown ?? "")) return;
+  shown = example;
+  $("sentence").value = example;
+  $("prompt").value = example.split(" ").slice(0, 3).join(" ");
+}
+
 // Why?
 
 function effectTable(words, matrix, name) {
@@ -245,8 +291,10 @@ async function explainSentence() {
     if (report.state_norms || report.cuts) parts.push(chainTable(words, report));
     if (report.cuts) parts.push(make("p", { class: "hint", text: `effective rank: ${report.cuts.method}` }));
     if (report.network) {
-      const picture = make("img", { class: "network", id: "network", alt: `tensor network of “${text}”`, src: `data:image/svg+xml;utf8,${encodeURIComponent(report.network)}` });
-      parts.push(make("h3", { text: "the tensor network of this sentence" }), make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "tensor network" }, picture));
+      const picture = make("img", { class: "network", id: "network", alt: `tensor network of “${text}”` });
+      pictures.set(picture, report.network);
+      paint(picture);
+      parts.push(make("h3", { text: "the tensor network of this sentence" }), make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "tensor network" }, picture), saveButtons(picture));
     }
     $("explained").replaceChildren(make("div", { class: "part" }, ...parts));
   } finally {
@@ -339,14 +387,17 @@ async function start() {
   $("theme").addEventListener("click", () => {
     const dark = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     document.documentElement.dataset.theme = remembered("tslm-theme", dark === "dark" ? "light" : "dark") ?? "light";
+    paintAll();
   });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", paintAll);
   const list = await (await ask("/v1/models")).json();
   for (const card of list.data) {
     models.set(card.id, card);
     const label = `${card.id} (${card.kind})`;
     $("model").append(make("option", { value: card.id, text: label }));
-    $("other").append(make("option", { value: card.id, text: label }));
+    $("others").append(make("label", {}, make("input", { type: "checkbox", value: card.id, on: { change: () => guarded(scoreSentence) } }), document.createTextNode(label)));
   }
+  $("beside").hidden = list.data.length < 2;
   let timer = 0;
   $("sentence").addEventListener("input", () => {
     clearTimeout(timer);
@@ -355,13 +406,18 @@ async function start() {
   $("sentence").addEventListener("keydown", (event) => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) guarded(explainSentence);
   });
-  for (const id of ["model", "other"]) {
-    $(id).addEventListener("change", () => {
-      showAbilities();
-      $("explained").replaceChildren();
-      guarded(scoreSentence);
-    });
-  }
+  $("model").addEventListener("change", () => {
+    showAbilities();
+    showExample();
+    $("explained").replaceChildren();
+    guarded(scoreSentence);
+  });
+  $("share").addEventListener("click", () => guarded(share));
+  addEventListener("hashchange", () => {
+    followLink();
+    showAbilities();
+    guarded(scoreSentence);
+  });
   $("explain").addEventListener("click", () => guarded(explainSentence));
   $("generate").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -372,6 +428,7 @@ async function start() {
     event.preventDefault();
     guarded(fillBlanks);
   });
+  if (!followLink()) showExample();
   showAbilities();
   await scoreSentence();
   document.body.dataset.ready = "yes";

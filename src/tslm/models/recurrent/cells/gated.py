@@ -136,7 +136,7 @@ class GatedCell(ChainCell):
         both_RR = (chance_V1 * hold_VR).t() @ hold_VR
         cross_RR = (chance_V1 * hold_VR).t() @ mix_VR
         mixed_RR = (chance_V1 * mix_VR).t() @ mix_VR
-        spread_RR, factor = torch.eye(self.rank, dtype=torch.float64), 0.0
+        spread_RR, factor = torch.eye(self.rank, dtype=torch.float64, device=W_RR.device), 0.0
         for _ in range(200):
             product_RR = spread_RR @ W_RR.t()
             side_RR = cross_RR * product_RR
