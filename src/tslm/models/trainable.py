@@ -38,6 +38,9 @@ class Trainable(nn.Module, LanguageModel[StateT], ABC):
     moves: ClassVar[bool] = False
     """Whether it makes every tensor where its weights are, so that it can compute on an accelerator."""
 
+    lowers: ClassVar[bool] = False
+    """Whether it can be trained under autocast, with matrix products in bfloat16."""
+
     @abstractmethod
     def __init__(self, config: Any, vocabulary: Vocabulary) -> None:
         super().__init__()

@@ -73,6 +73,9 @@ class TrainConfig:
     threads: int = 0
     """How many threads to compute with; 0 takes what PyTorch takes. Results repeat bit for bit for a fixed number."""
 
+    precision: Literal["single", "bfloat16"] = "single"
+    """The precision of a training step's matrix products; all else, validation and test are in single precision."""
+
     device: Device = "cpu"
     """Where to compute: the CPU, CUDA, MPS, or ``auto`` for an accelerator where there is one."""
 

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tslm.devices import widest
+from tslm.models.recurrent.products import in_bfloat16
 from tslm.training.config import ObjectiveConfig
 
 TINY = 1e-30
@@ -59,7 +60,7 @@ class Objective:
         self.config = config
         self.vocabulary = vocabulary
         self.generator = generator
-        self._buffer = torch.empty(0)
+        self._buffers: dict[torch.dtype, Tensor] = {}
         self._whole = config.sampled == 0 or config.frequent + config.sampled >= vocabulary
         if not self._whole:
             counts_V = torch.zeros(vocabulary, dtype=torch.int64) if counts_V is None else counts_V
@@ -106,11 +107,11 @@ class Objective:
         return loss
 
     def buffer(self, rows: int, columns: int, like: Tensor) -> Tensor:
-        """Return a rows × columns scratch array, allocated once and kept."""
-        kept = self._buffer
-        if kept.numel() < rows * columns or kept.dtype != like.dtype or kept.device != like.device:
-            self._buffer = like.new_empty(rows * columns)
-        return self._buffer[: rows * columns].view(rows, columns)
+        """Return a rows × columns scratch array, allocated once for each type of number and kept."""
+        kept = self._buffers.get(like.dtype)
+        if kept is None or kept.numel() < rows * columns or kept.device != like.device:
+            kept = self._buffers[like.dtype] = like.new_empty(rows * columns)
+        return kept[: rows * columns].view(rows, columns)
 
 
 def draw_chances(counts_V: Int[Tensor, " V"], number: int, power: float) -> Float[Tensor, " V"]:
@@ -164,11 +165,15 @@ class _CandidateCrossEntropy(torch.autograd.Function):
         target_weight_NM, target_bias_N = weight_VM.index_select(0, targets_N), bias_V[targets_N]
         latents_gradient_NKM = torch.empty_like(latents_NKM)
         posterior_NK = torch.empty_like(log_prior_NK)
-        # Filled by the first chunk, where there is one: a process may have nothing but padding in its last window.
-        weight_gradient_CM = torch.empty_like(weight_CM) if N else torch.zeros_like(weight_CM)
         offset_gradient_C = torch.zeros_like(offset_C)
         target_weight_gradient_NM = torch.empty_like(target_weight_NM)
         target_bias_gradient_N = torch.empty_like(target_bias_N)
+        # What is multiplied; the same arrays again unless training asks for products in bfloat16.
+        factor_dtype = torch.bfloat16 if in_bfloat16(latents_NKM) else latents_NKM.dtype
+        low = factor_dtype != latents_NKM.dtype
+        factor_CM, factor_NKM = weight_CM.to(factor_dtype), latents_NKM.to(factor_dtype)
+        # Filled by the first chunk, where there is one: a process may have nothing but padding in its last window.
+        weight_gradient_CM = torch.empty_like(weight_CM) if N and not low else torch.zeros_like(weight_CM)
         wide = widest(latents_NKM.device)
         total = latents_NKM.new_zeros((), dtype=wide)
         step = max(1, _CandidateCrossEntropy.chunk_rows // K)
@@ -177,10 +182,16 @@ class _CandidateCrossEntropy(torch.autograd.Function):
             part = slice(begin, min(begin + step, N))
             latents_nKM, weight_nM = latents_NKM[part], target_weight_NM[part]
             n = latents_nKM.shape[0]
-            latents_nM = latents_nKM.reshape(n * K, M)
+            latents_nM, factor_nM = latents_nKM.reshape(n * K, M), factor_NKM[part].reshape(n * K, M)
             # One column more than candidates: the target's own logit, exact.
             logits_nC = objective.buffer(n * K, C + 1, latents_NKM)
-            torch.addmm(offset_C, latents_nM, weight_CM.t(), out=logits_nC[:, :C])
+            if low:
+                factor_nC = objective.buffer(n * K, C, factor_CM)
+                torch.mm(factor_nM, factor_CM.t(), out=factor_nC)
+                torch.add(factor_nC, offset_C, out=logits_nC[:, :C])
+            else:
+                factor_nC = logits_nC[:, :C]
+                torch.addmm(offset_C, factor_nM, factor_CM.t(), out=factor_nC)
             target_nK = torch.linalg.vecdot(latents_nKM, weight_nM.unsqueeze(1))
             target_nK += target_bias_N[part].unsqueeze(1)
             logits_nC[:, C] = target_nK.view(-1)
@@ -206,9 +217,14 @@ class _CandidateCrossEntropy(torch.autograd.Function):
             gradient_nC = logits_nC[:, :C]
             pull_nK1 = (posterior_nK * (probability_nK - 1)).unsqueeze(-1)
             latents_gradient_nKM = latents_gradient_NKM[part]
-            torch.mm(gradient_nC, weight_CM, out=latents_gradient_nKM.view(n * K, M))
+            if low:
+                factor_nC.copy_(gradient_nC)
+                latents_gradient_nKM.copy_((factor_nC @ factor_CM).view(n, K, M))
+                weight_gradient_CM.add_(factor_nC.t() @ factor_nM, alpha=share)
+            else:
+                torch.mm(gradient_nC, weight_CM, out=latents_gradient_nKM.view(n * K, M))
+                weight_gradient_CM.addmm_(gradient_nC.t(), latents_nM, beta=float(begin > 0), alpha=share)
             latents_gradient_nKM.addcmul_(pull_nK1, weight_nM.unsqueeze(1))
-            weight_gradient_CM.addmm_(gradient_nC.t(), latents_nM, beta=float(begin > 0), alpha=share)
             offset_gradient_C += gradient_nC.sum(0)
             torch.sum(pull_nK1 * latents_nKM, 1, out=target_weight_gradient_NM[part])
             target_bias_gradient_N[part] = pull_nK1.sum((1, 2))

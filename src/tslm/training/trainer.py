@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,10 @@ class Trainer:
             raise RunError(
                 f"several processes train on the CPU, not on {self.device.type!r}; leave torchrun out, or set "
                 'train.device = "cpu"'
+            )
+        if config.precision != "single" and not model.lowers:
+            raise RunError(
+                f"a model of kind {model.kind!r} is trained in single precision; leave train.precision out"
             )
         # The initial weights are the same everywhere; from here on, each process has its own dropout.
         torch.manual_seed(config.seed + 1_000_003 * group.rank)
@@ -151,12 +155,13 @@ class Trainer:
         model, config = self.model, self.config
         if config.state == "reset":
             self.cells = model.begin(self.columns.batch)
-        loss, cells, states_TBR, latents = model.read_window(
-            inputs_BT.t().contiguous().to(self.device),
-            targets_BT.t().to(self.device),
-            self.cells,
-            self.objective.loss,
-        )
+        with self._precision():
+            loss, cells, states_TBR, latents = model.read_window(
+                inputs_BT.t().contiguous().to(self.device),
+                targets_BT.t().to(self.device),
+                self.cells,
+                self.objective.loss,
+            )
         self.cells = tuple(tuple(state.detach() for state in cell) for cell in cells)
         count = int((targets_BT >= 0).sum())
         penalised = penalise(loss, config, states_TBR, latents)
@@ -184,6 +189,11 @@ class Trainer:
             measured["state_norm"] = float(mean_square.sqrt())
             measured |= model.diagnostics()
         return measured
+
+    def _precision(self) -> AbstractContextManager[object]:
+        """Lower the products of a step to bfloat16 where the recipe asks for it."""
+        lowered = self.config.precision == "bfloat16"
+        return torch.autocast(self.device.type, torch.bfloat16) if lowered else nullcontext()
 
     def _share_gradients(self) -> None:
         """Sum the gradients of all processes."""

@@ -9,6 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from tslm.models.recurrent.products import Product, in_bfloat16, outer_sum
+
 
 def affine_scan(
     hold_TBR: Float[Tensor, "T B R"],
@@ -52,8 +54,8 @@ class _AffineScan(torch.autograd.Function):
         states_TBR[0] = state_BR
         mixed_TBR = torch.empty_like(hold_TBR)
         seen_TBR = states_TBR[:-1] if keep_TBR is None else torch.empty_like(hold_TBR)
-        # Copied once for a window of products: they run half as fast again as on a transposed view.
-        W_transposed = W_RR.t().contiguous()
+        ctx.low = in_bfloat16(W_RR)
+        W = Product(W_RR.t(), len(state_BR), low=ctx.low)
         # Unbound once: indexing a tensor costs more than a small operation on it.
         hold, mix, add = hold_TBR.unbind(), mix_TBR.unbind(), add_TBR.unbind()
         states, seen, mixed = states_TBR.unbind(), seen_TBR.unbind(), mixed_TBR.unbind()
@@ -61,7 +63,7 @@ class _AffineScan(torch.autograd.Function):
         for t in range(T):
             if keep is not None:
                 torch.mul(keep[t], states[t], out=seen[t])
-            torch.mm(seen[t], W_transposed, out=mixed[t])
+            W.put(seen[t], mixed[t])
             torch.addcmul(add[t], mix[t], mixed[t], out=states[t + 1])
             states[t + 1].addcmul_(hold[t], states[t])
         ctx.save_for_backward(hold_TBR, mix_TBR, W_RR, keep_TBR, states_TBR, seen_TBR, mixed_TBR)
@@ -84,17 +86,18 @@ class _AffineScan(torch.autograd.Function):
         keep = () if keep_TBR is None else keep_TBR.unbind()
         back = () if seen_gradient_TBR is None else seen_gradient_TBR.unbind()
         nothing_BR = torch.zeros_like(last_BR)
+        W = Product(W_RR, len(last_BR), low=ctx.low)
         for t in range(T - 1, -1, -1):
             torch.mul(mix[t], inner[t + 1], out=product[t])
             torch.addcmul(outer[t - 1] if t else nothing_BR, hold[t], inner[t + 1], out=inner[t])
             if back:
-                torch.mm(product[t], W_RR, out=back[t])
+                W.put(product[t], back[t])
                 inner[t].addcmul_(keep[t], back[t])
             else:
-                inner[t].addmm_(product[t], W_RR)
+                W.add(product[t], inner[t])
         own_TBR, before_TBR = inner_TBR[1:], states_TBR[:-1]
         # The weight's gradient is one product after the loop, not T small ones.
-        W_gradient_RR = product_TBR.view(-1, R).t() @ seen_TBR.reshape(-1, R)
+        W_gradient_RR = outer_sum(product_TBR.view(-1, R), seen_TBR.reshape(-1, R), low=ctx.low)
         return (
             own_TBR * before_TBR,
             own_TBR * mixed_TBR,

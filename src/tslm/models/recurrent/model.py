@@ -21,9 +21,11 @@ from tslm.corpus.statistics import count_words
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.models.recurrent.cells import Cell, CellConfig, CellState, ChainCell
 from tslm.models.recurrent.cells.tslm import TslmConfig
+from tslm.models.recurrent.dropout import make_mask
 from tslm.models.recurrent.flat import nest
 from tslm.models.recurrent.heads import CrossEntropy, Head, HeadConfig, WindowLoss
 from tslm.models.recurrent.heads.softmax import SoftmaxConfig
+from tslm.models.recurrent.products import linear
 from tslm.models.trainable import Trainable, Window
 from tslm.models.weights import check_size, load_weights, save_weights
 
@@ -108,6 +110,7 @@ class RecurrentModel(Trainable[RecurrentState]):
 
     kind: ClassVar[str] = "recurrent"
     moves: ClassVar[bool] = True
+    lowers: ClassVar[bool] = True
 
     def __init__(self, config: RecurrentConfig, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary)
@@ -156,7 +159,7 @@ class RecurrentModel(Trainable[RecurrentState]):
         """Eq. 20. Read a window of words, time first; return what is read out of the last cell after each word."""
         words_TBM = self.embed(inputs_TB)
         if self.training and self.config.dropout_words > 0:
-            keep_V1 = _mask((len(self.vocabulary), 1), self.config.dropout_words, words_TBM)
+            keep_V1 = make_mask((len(self.vocabulary), 1), self.config.dropout_words, words_TBM)
             words_TBM = words_TBM * F.embedding(inputs_TB, keep_V1)
         states = words_TBM = self._locked(words_TBM, self.config.dropout_input)
         after: list[CellState] = []
@@ -173,7 +176,7 @@ class RecurrentModel(Trainable[RecurrentState]):
         """Return states as the head sees them: through the gate of the word just read, where there is one."""
         if self.gate is None:
             return states_NR
-        opened_NR = GATE_GAIN * torch.sigmoid(self.gate(words_NM))
+        opened_NR = GATE_GAIN * torch.sigmoid(linear(words_NM, self.gate.weight, self.gate.bias))
         return opened_NR * (states_NR.tanh() if self.config.output_gate == "tanh" else states_NR)
 
     def read_window(
@@ -293,7 +296,7 @@ class RecurrentModel(Trainable[RecurrentState]):
         """Drop the same entries at every step of the window."""
         if not self.training or chance == 0:
             return values_TBM
-        return values_TBM * _mask((1, *values_TBM.shape[1:]), chance, values_TBM)
+        return values_TBM * make_mask((1, *values_TBM.shape[1:]), chance, values_TBM)
 
 
 def _open_gate(embedding: int, rank: int) -> nn.Linear:
@@ -303,10 +306,6 @@ def _open_gate(embedding: int, rank: int) -> nn.Linear:
         gate.weight.copy_(torch.randn(rank, embedding) * 0.5 / math.sqrt(embedding))
         gate.bias.fill_(1.0)
     return gate
-
-
-def _mask(shape: tuple[int, ...], chance: float, like: Tensor) -> Tensor:
-    return like.new_empty(shape).bernoulli_(1 - chance).div_(1 - chance)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tslm.models.recurrent.cells.base import Cell, CellConfig, CellState
+from tslm.models.recurrent.products import single_precision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,9 +70,10 @@ class RnnCell(_AdditiveCell):
         self, inputs_TBM: Float[Tensor, "T B M"], state: CellState
     ) -> tuple[Float[Tensor, "T B R"], CellState]:
         """Read a window of word vectors."""
-        states_TBR, last_1BR = torch.rnn_tanh(
-            inputs_TBM, state[0], self.weights(), True, 1, 0.0, self.training, False, False
-        )
+        with single_precision(inputs_TBM):
+            states_TBR, last_1BR = torch.rnn_tanh(
+                inputs_TBM, state[0], self.weights(), True, 1, 0.0, self.training, False, False
+            )
         return states_TBR, (last_1BR,)
 
 
@@ -91,7 +93,8 @@ class LstmCell(_AdditiveCell):
         self, inputs_TBM: Float[Tensor, "T B M"], state: CellState
     ) -> tuple[Float[Tensor, "T B R"], CellState]:
         """Read a window of word vectors."""
-        states_TBR, last_1BR, memory_1BR = torch.lstm(
-            inputs_TBM, state, self.weights(), True, 1, 0.0, self.training, False, False
-        )
+        with single_precision(inputs_TBM):
+            states_TBR, last_1BR, memory_1BR = torch.lstm(
+                inputs_TBM, state, self.weights(), True, 1, 0.0, self.training, False, False
+            )
         return states_TBR, (last_1BR, memory_1BR)

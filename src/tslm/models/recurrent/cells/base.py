@@ -95,8 +95,8 @@ class LimitedCell(Cell):
         if self.norm_limit is None:
             return self.W
         with torch.no_grad():
-            right_R = F.normalize(self.W.t() @ self.left_R, dim=0)
-        norm = torch.dot(self.left_R, self.W @ right_R)
+            right_R = F.normalize(torch.mv(self.W.t(), self.left_R), dim=0)
+        norm = torch.dot(self.left_R, torch.mv(self.W, right_R))
         return self.W * (self.norm_limit / norm.clamp(min=self.norm_limit))
 
     @torch.no_grad()
@@ -104,8 +104,8 @@ class LimitedCell(Cell):
         """Bring the followed singular vector of W to its place; one iteration per step then keeps it there."""
         if self.norm_limit is not None:
             for _ in range(iterations):
-                right_R = F.normalize(self.W.t() @ self.left_R, dim=0)
-                self.left_R = F.normalize(self.W @ right_R, dim=0)
+                right_R = F.normalize(torch.mv(self.W.t(), self.left_R), dim=0)
+                self.left_R = F.normalize(torch.mv(self.W, right_R), dim=0)
 
 
 class ChainCell(LimitedCell):

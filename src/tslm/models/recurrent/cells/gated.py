@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from tslm.config import check
 from tslm.models.recurrent.affine import affine_scan
 from tslm.models.recurrent.cells.base import CellConfig, CellState, ChainCell
+from tslm.models.recurrent.products import linear
 
 LONGEST_MEMORY = 50
 """Words: how long the slowest units remember at the start of training."""
@@ -88,7 +89,7 @@ class GatedCell(ChainCell):
 
     def factors(self, words_NM: Float[Tensor, "*N M"]) -> tuple[Float[Tensor, "*N R"], ...]:
         """Return a, b ⊙ s, b ⊙ g, and with ``split`` k."""
-        hold_NR, content_NR, mix_NR = F.linear(words_NM, self.U, self.c).chunk(3, -1)
+        hold_NR, content_NR, mix_NR = linear(words_NM, self.U, self.c).chunk(3, -1)
         free_NR = torch.sigmoid(-hold_NR)
         if self.split:
             free_NR = free_NR.sqrt()

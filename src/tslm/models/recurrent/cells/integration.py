@@ -9,9 +9,9 @@ from typing import ClassVar
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from tslm.models.recurrent.cells.base import Cell, CellConfig, CellState
+from tslm.models.recurrent.products import linear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +50,14 @@ class IntegrationCell(Cell):
         self, inputs_TBM: Float[Tensor, "T B M"], state: CellState
     ) -> tuple[Float[Tensor, "T B R"], CellState]:
         """Read a window of word vectors."""
-        words_TBR = F.linear(inputs_TBM, self.U)
+        words_TBR = linear(inputs_TBM, self.U)
         # Per word: what multiplies W h, and what is added to it.
         gains_TBR = torch.addcmul(self.state_gain, self.product, words_TBR)
         sums_TBR = torch.addcmul(self.bias, self.word_gain, words_TBR)
-        W_transposed = self.dropped(self.W).t()
+        W_RR = self.dropped(self.W)
         (state_BR,) = state
         states: list[Tensor] = []
         for gain_BR, sum_BR in zip(gains_TBR.unbind(), sums_TBR.unbind(), strict=True):
-            state_BR = torch.addcmul(sum_BR, gain_BR, state_BR @ W_transposed).tanh()
+            state_BR = torch.addcmul(sum_BR, gain_BR, linear(state_BR, W_RR)).tanh()
             states.append(state_BR)
         return torch.stack(states), (state_BR,)

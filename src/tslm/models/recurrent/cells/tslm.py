@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from tslm.config import check
 from tslm.models.recurrent.cells.base import CellConfig, CellState, ChainCell
+from tslm.models.recurrent.products import linear
 from tslm.models.recurrent.scan import multiplicative_scan
 
 Variant = Literal["pure", "biased", "bounded", "normalised"]
@@ -115,7 +116,7 @@ class TslmCell(ChainCell):
 
     def factors(self, words_NM: Float[Tensor, "*N M"]) -> tuple[Float[Tensor, "*N R"], ...]:
         """Return f(α) for any number of word vectors."""
-        factors_NR = nn.functional.linear(words_NM, self.U, self.c)
+        factors_NR = linear(words_NM, self.U, self.c)
         return (factors_NR.tanh() if self.variant == "bounded" else factors_NR,)
 
     def scan(

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tslm.config import check
+from tslm.models.recurrent.dropout import make_mask
 from tslm.models.recurrent.heads.base import Head, HeadConfig
+from tslm.models.recurrent.products import linear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +57,10 @@ class MixtureHead(Head):
         self, states_NR: Float[Tensor, "N R"]
     ) -> tuple[Float[Tensor, "N K M"], Float[Tensor, "N K"] | None]:
         """Return the K latents of each state and the logarithm of their prior."""
-        latents_NKM = self.latent(states_NR).view(-1, self.config.experts, self.embedding)
+        latents_NM = linear(states_NR, self.latent.weight, self.latent.bias)
+        latents_NKM = latents_NM.view(-1, self.config.experts, self.embedding)
         if self.config.latent == "tanh":
             latents_NKM = latents_NKM.tanh()
-        latents_NKM = F.dropout(latents_NKM, self.config.dropout, self.training)
-        return latents_NKM, F.log_softmax(self.prior(states_NR), dim=-1)
+        if self.training and self.config.dropout > 0:
+            latents_NKM = latents_NKM * make_mask(latents_NKM.shape, self.config.dropout, latents_NKM)
+        return latents_NKM, F.log_softmax(linear(states_NR, self.prior.weight), dim=-1)

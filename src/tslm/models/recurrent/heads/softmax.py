@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tslm.models.recurrent.heads.base import Head, HeadConfig
+from tslm.models.recurrent.products import linear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ class SoftmaxHead(Head):
         self, states_NR: Float[Tensor, "N R"]
     ) -> tuple[Float[Tensor, "N K M"], Float[Tensor, "N K"] | None]:
         """Eq. 20. y = V h: the latent is the state itself, or what a matrix reads out of it (then V is a product)."""
-        latents_NM = states_NR if self.projection is None else self.projection(states_NR)
+        latents_NM = states_NR if self.projection is None else linear(states_NR, self.projection.weight)
         return latents_NM.unsqueeze(1), None
 
     def linear(self) -> Float[Tensor, "M R"]:
