@@ -22,6 +22,7 @@ from report import machine, write_results
 from training_memory import STEPS, measure_peak
 from training_work import LOSSES, Window, Work, make_loss, make_plain_step, make_training, recur, scan
 from tslm.models.recurrent import kernel
+from tslm.models.recurrent.cells.gated import GatedConfig
 
 console = Console()
 COMPILER = shutil.which(os.environ.get("CXX", "g++")) is not None
@@ -68,6 +69,7 @@ def measure_recurrence() -> list[dict[str, Any]]:
             row[part] = times
         row["alone"]["products by W alone"] = best(window.products)
         row["with_input_product"]["tslm, gated"] = best(window.with_gates)
+        row["with_input_product"]["tslm, gated, bfloat16"] = best(partial(window.with_gates, low=True))
         row["with_input_product"] |= {name: best(partial(window.pytorch, name)) for name in window.networks}
         for part in ("alone", "with_input_product"):
             row[part] = {name: 1e3 * seconds for name, seconds in row[part].items()}
@@ -154,6 +156,10 @@ def measure_step() -> dict[str, Any]:
         sampled = make_training(V, R, T, B, frequent=1000, sampled=1000)[1]
         rows[f"tslm, sampled 1000 + 1000{suffix}"] = best(sampled)
     kernel.accelerate(before is not None)
+    for low, suffix in ((False, ""), (True, ", bfloat16")):
+        cell = {"cell": GatedConfig(), "output_gate": "linear", "low": low}
+        gated = make_training(V, R, T, B, frequent=1000, sampled=1000, **cell)[1]
+        rows[f"tslm, gated, sampled 1000 + 1000{suffix}"] = best(gated)
     rows["nn.LSTM + nn.Linear + cross_entropy"] = best(make_plain_step(V, R, T, B))
     title = f"training step, PTB 256 × 1, batch 20 × 35 (peak {peak / 1e9:.0f} GFLOP/s)"
     table = make_table(title, "step", "ms", "tokens/s", "share of the peak")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -18,6 +19,11 @@ from tslm.training.objective import Objective
 
 Work = Callable[[], Any]
 CLIP = 0.25
+
+
+def lowered() -> torch.autocast:
+    """Products in bfloat16, as ``train.precision`` asks for them."""
+    return torch.autocast("cpu", torch.bfloat16)
 
 
 def recur(factors_TBR, transfer_BR, W_RR, b_R, normalise: bool):
@@ -60,12 +66,14 @@ class Window:
         factors_TBR = F.linear(self.inputs_TBR, self.U_RR).tanh()
         road(factors_TBR, self.transfer_BR, self.W_RR, self.b_R, normalise).backward(self.gradient_TBR)
 
-    def with_gates(self) -> None:
+    def with_gates(self, low: bool = False) -> None:
         """The gated cell, from the words' vectors; its three factors are three input products."""
         self.inputs_TBR.grad = None
         self.gated.zero_grad()
         start = self.gated.start(self.inputs_TBR.shape[1])
-        self.gated(self.inputs_TBR, start)[0].backward(self.gradient_TBR)
+        with lowered() if low else nullcontext():
+            states_TBR = self.gated(self.inputs_TBR, start)[0]
+        states_TBR.backward(self.gradient_TBR)
 
     def pytorch(self, name: str) -> None:
         self.inputs_TBR.grad = None
@@ -110,7 +118,7 @@ def make_loss(road: str | None, N: int = 700, M: int = 256, V: int = 10_000) -> 
 
 
 def make_training(
-    V: int, R: int, T: int, B: int, frequent: int = 0, sampled: int = 0, **settings: Any
+    V: int, R: int, T: int, B: int, frequent: int = 0, sampled: int = 0, *, low: bool = False, **settings: Any
 ) -> tuple[RecurrentModel, Work]:
     """Return a TSLM and a whole training step of it, as the trainer does it."""
     torch.manual_seed(0)
@@ -124,8 +132,9 @@ def make_training(
     cells = model.begin(B)
 
     def step() -> None:
-        states_TBR, _ = model.read(inputs_TB, cells)
-        loss = model.loss(states_TBR, targets_TB.flatten(), objective.loss).nats
+        with lowered() if low else nullcontext():
+            states_TBR, _ = model.read(inputs_TB, cells)
+            loss = model.loss(states_TBR, targets_TB.flatten(), objective.loss).nats
         optimiser.zero_grad()
         loss.backward()
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]

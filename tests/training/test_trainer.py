@@ -337,3 +337,27 @@ def test_a_model_trained_with_a_reset_state_is_measured_with_one(recipe_path, tm
     # The epoch was chosen by the same measure.
     (epoch,) = [entry for entry in read_metrics(tmp_path / "run") if "epoch" in entry]
     assert epoch["valid_perplexity"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_products_in_bfloat16_end_beside_those_in_single_precision(recipe_path, unbroken, tmp_path) -> None:
+    train(recipe_path, tmp_path / "run", overrides=['train.precision="bfloat16"'])
+    low, single = outcome(tmp_path / "run"), unbroken
+    assert low[2] != single[2]
+    ours, theirs = (
+        [entry["valid_perplexity"] for entry in made[1] if "epoch" in entry] for made in (low, single)
+    )
+    assert ours == pytest.approx(theirs, rel=0.01)
+
+
+def test_a_kind_without_bfloat16_says_so(recipe_path, tmp_path) -> None:
+    overrides = ['train.precision="bfloat16"', "train.epochs=1"]
+    recipe = tmp_path / "probabilistic.toml"
+    text = recipe_path.read_text()
+    head, tail = text.split("[model]\n")[0], text[text.index("[train]") : text.index("[objective]")]
+    recipe.write_text(
+        f'{head}[model]\nkind = "probabilistic"\nrank = 8\nclusters = 2\nalone = 1\n\n{tail}'.replace(
+            "average = 0.9\n", ""
+        )
+    )
+    with pytest.raises(RunError, match="'probabilistic' is trained in single precision"):
+        train(recipe, tmp_path / "run", overrides=overrides)

@@ -47,6 +47,10 @@ def require_chain(model: LanguageModel[Any]) -> tuple[RecurrentModel, ChainCell]
         UnsupportedError: it is none.
     """
     cell = model.chain() if isinstance(model, RecurrentModel) else None
+    if isinstance(model, RecurrentModel) and model.config.pairs:
+        raise UnsupportedError(
+            "a model that reads pairs of words is no chain of single words; give one without model.pairs"
+        )
     if cell is None or not isinstance(model, RecurrentModel):
         raise UnsupportedError(
             f"a model of kind {model.kind!r} is no chain of tensors; give a TSLM or gated model"

@@ -6,7 +6,8 @@ import torch
 
 from tslm.config import write_config
 from tslm.corpus.vocabulary import Vocabulary
-from tslm.errors import RecipeError, RunError
+from tslm.errors import RecipeError, RunError, UnsupportedError
+from tslm.inference.network import require_chain
 from tslm.models.recurrent.cells.additive import LstmConfig, RnnConfig
 from tslm.models.recurrent.cells.gated import GatedConfig
 from tslm.models.recurrent.cells.integration import IntegrationConfig
@@ -26,6 +27,7 @@ CONFIGS = {
     "mixture": RecurrentConfig(rank=5, embedding=4, head=MixtureConfig(experts=3)),
     "gated": RecurrentConfig(cell=GatedConfig(), rank=5, embedding=4, output_gate="linear"),
     "split": RecurrentConfig(cell=GatedConfig(split=True), rank=4, embedding=4, layers=2, output_gate="tanh"),
+    "pairs": RecurrentConfig(cell=GatedConfig(), rank=5, embedding=4, output_gate="linear", pairs=True),
 }
 
 
@@ -51,6 +53,27 @@ def test_scores_equal_the_distribution_word_by_word(model) -> None:
         expected_B = distribution_BV[np.arange(2), tokens_BT[:, t]]
         np.testing.assert_allclose(scores_BT[:, t], expected_B, rtol=1.3e-6, atol=1e-5)
         _, state = model.score(tokens_BT[:, t : t + 1], state)
+
+
+def test_pairs_read_each_word_beside_the_one_before_it() -> None:
+    torch.manual_seed(0)
+    model = RecurrentModel(CONFIGS["pairs"], VOCABULARY).eval()
+    tokens_TB = torch.tensor([[0, 5], [2, 3], [3, 1], [1, 0]])
+    words_TBM = model.embed(tokens_TB)
+    cell, state_BR = model.cell(0), torch.zeros(2, 5)
+    expected = []
+    for t in range(4):
+        before_BM = words_TBM[t - 1] if t else torch.zeros(2, 4)
+        pair_BM = torch.cat([words_TBM[t], before_BM], -1)
+        (state_BR,) = cell(pair_BM.unsqueeze(0), (state_BR,))[1]
+        expected.append(model.read_out(state_BR, pair_BM))
+    whole_TBR, _ = model.read(tokens_TB, model.begin(2))
+    torch.testing.assert_close(whole_TBR, torch.stack(expected))
+    first_TBR, carried = model.read(tokens_TB[:1], model.begin(2))
+    second_TBR, _ = model.read(tokens_TB[1:], carried)
+    torch.testing.assert_close(torch.cat([first_TBR, second_TBR]), whole_TBR)
+    with pytest.raises(UnsupportedError, match="pairs of words"):
+        require_chain(model)
 
 
 def test_a_text_begins_as_if_eos_had_just_been_read(model) -> None:

@@ -55,6 +55,9 @@ class RecurrentConfig:
     layers: int = 1
     """How many cells stand one on the other."""
 
+    pairs: bool = False
+    """Give the first cell each word together with the one before it, (α_t, α_{t−1}): a bond between neighbours."""
+
     tied: bool = True
     """Use the embedding as the output matrix V."""
 
@@ -120,10 +123,11 @@ class RecurrentModel(Trainable[RecurrentState]):
         self.embedding = nn.Parameter(torch.randn(V, M) / math.sqrt(M))
         self.output = None if config.tied else nn.Parameter(torch.randn(V, M) / math.sqrt(M))
         self.bias = nn.Parameter(torch.zeros(V))
+        inputs = 2 * M if config.pairs else M
         self.cells = nn.ModuleList(
-            config.cell.build(M if layer == 0 else R, R) for layer in range(config.layers)
+            config.cell.build(inputs if layer == 0 else R, R) for layer in range(config.layers)
         )
-        self.gate = None if config.output_gate == "none" else _open_gate(M, R)
+        self.gate = None if config.output_gate == "none" else _open_gate(inputs, R)
         self.head: Head = config.head.build(R, M)
 
     @property
@@ -143,8 +147,9 @@ class RecurrentModel(Trainable[RecurrentState]):
         self.bias.copy_(((counts_V + 1) / (counts_V + 1).sum()).log())
 
     def begin(self, batch: int) -> tuple[CellState, ...]:
-        """Return what each cell carries before it has read anything."""
-        return tuple(self.cell(layer).start(batch) for layer in range(len(self.cells)))
+        """Return what each cell carries before it has read anything, and with pairs the word before, which is none."""
+        cells = tuple(self.cell(layer).start(batch) for layer in range(len(self.cells)))
+        return (*cells, (self.bias.new_zeros(batch, self.config.embedding),)) if self.config.pairs else cells
 
     def embed(self, tokens: Int[Tensor, "*N"]) -> Float[Tensor, "*N M"]:
         """Eq. 4. Return the vectors of words."""
@@ -161,13 +166,19 @@ class RecurrentModel(Trainable[RecurrentState]):
         if self.training and self.config.dropout_words > 0:
             keep_V1 = make_mask((len(self.vocabulary), 1), self.config.dropout_words, words_TBM)
             words_TBM = words_TBM * F.embedding(inputs_TB, keep_V1)
-        states = words_TBM = self._locked(words_TBM, self.config.dropout_input)
-        after: list[CellState] = []
+        words_TBM = self._locked(words_TBM, self.config.dropout_input)
+        last_BM = words_TBM[-1]
+        if self.config.pairs:
+            before_TBM = torch.cat([carried[-1][0].unsqueeze(0), words_TBM[:-1]])
+            words_TBM = torch.cat([words_TBM, before_TBM], -1)
+        states, after = words_TBM, list[CellState]()
         for layer in range(len(self.cells)):
             if layer > 0:
                 states = self._locked(states, self.config.dropout_layers)
             states, carry = self.cell(layer)(states, carried[layer])
             after.append(carry)
+        if self.config.pairs:
+            after.append((last_BM,))
         return self.read_out(states, words_TBM), tuple(after)
 
     def read_out(
@@ -261,9 +272,9 @@ class RecurrentModel(Trainable[RecurrentState]):
         return {"spectral_radius": float(torch.linalg.eigvals(W_RR).abs().max())}
 
     def chain(self) -> ChainCell | None:
-        """Return the first cell where its words bring factors of their own: a chain of tensors."""
+        """Return the first cell where single words bring factors of their own: a chain of tensors."""
         cell = self.cell(0)
-        return cell if isinstance(cell, ChainCell) else None
+        return cell if isinstance(cell, ChainCell) and not self.config.pairs else None
 
     @property
     def parameter_count(self) -> int:
