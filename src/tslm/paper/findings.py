@@ -39,7 +39,11 @@ def find_all(corpus: str, results: Path) -> dict[str, list[Finding]]:
     found = (
         [judge_pair(tests, "tslm", "rnn", corpus)],
         [judge_pair(tests, "tslm", "lstm", corpus)],
-        [judge_pair(tests, "gated", "lstm", corpus), judge_pair(tests, "gated", "tslm", corpus)],
+        [
+            judge_pair(tests, better, worse, corpus)
+            for better, worse in (("gated", "lstm"), ("gated", "tslm"), ("gated-long", "lstm-long"))
+            if better in TABLE_2[corpus]
+        ],
         [
             judge_pair(tests, "tslm-mos", "rnn-mos", corpus),
             judge_pair(tests, "tslm-mos", "tslm", corpus),
