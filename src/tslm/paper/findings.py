@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tslm.paper.found import find_run, measured, perplexity_of
 from tslm.paper.numbers import FIGURE_4, FIGURE_5, TABLE_2
-from tslm.paper.plan import CELLS, READINGS, plan, rank_readings
+from tslm.paper.plan import READINGS, plan, rank_readings
 from tslm.tables import markdown_table, show_number
 
 FLAT = 0.01
@@ -67,8 +67,9 @@ def read_tests(corpus: str, results: Path) -> dict[str, list[float]]:
 
 def read_curves(what: str, corpus: str, results: Path, reading: str) -> dict[str, dict[int, float]]:
     """Return cell → size → validation perplexity of a figure."""
-    curves: dict[str, dict[int, float]] = {cell: {} for cell in CELLS}
+    curves: dict[str, dict[int, float]] = {}
     for run in plan(what, corpus):
+        curves.setdefault(run.row, {})
         summary = find_run(run, None, results).summary
         if summary is not None and reading in run.readings:
             curves[run.row][run.value] = measured(summary)

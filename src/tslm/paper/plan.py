@@ -136,7 +136,7 @@ def plan_figure5(corpus: str) -> list[PlannedRun]:
             readings,
         )
         for r, m, readings in sizes
-        for cell in CELLS
+        for cell in (*CELLS, "gated")
     ]
 
 

@@ -11,7 +11,7 @@ from tslm.corpus.statistics import describe_corpus
 from tslm.paper.document import Report
 from tslm.paper.found import Found, count_epochs, find_run, measured, perplexity_of
 from tslm.paper.numbers import FIGURE_4, FIGURE_5, TABLE_1, TABLE_2, PaperRow
-from tslm.paper.plan import CELLS, CITED, READINGS, plan, rank_readings
+from tslm.paper.plan import CITED, READINGS, plan, rank_readings
 from tslm.paper.sweep import Curve, draw_sweep, show_reading
 from tslm.runs.summary import Summary
 from tslm.tables import show_duration, show_number
@@ -136,7 +136,7 @@ def report_figure(what: str, corpus: str, found: Sequence[Found]) -> Report:
             ],
         )
         for reading in readings
-        for cell in CELLS
+        for cell in dict.fromkeys(one.run.row for one in found)
     ]
     values = sorted({one.run.value for one in found})
     planned = {(reading, one.run.value): NOT_RUN for one in found for reading in one.run.readings}
