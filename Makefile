@@ -6,7 +6,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 LIBRARY := .venv/.installed
 READY := .venv/.ready
 
-.PHONY: demo test check format results clean
+.PHONY: demo test check format results release clean
 .DEFAULT_GOAL := demo
 
 $(LIBRARY): pyproject.toml constraints.txt
@@ -37,6 +37,10 @@ format: $(READY)
 
 results: $(READY)
 	@$(BIN)/python tools/results.py results .
+
+# Wheel and source distribution, in dist/.
+release: $(READY)
+	@$(BIN)/python -m hatchling build -d dist
 
 clean:
 	rm -rf .venv demo dist .pytest_cache .ruff_cache
