@@ -6,7 +6,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 LIBRARY := .venv/.installed
 READY := .venv/.ready
 
-.PHONY: demo test check format results release clean
+.PHONY: demo test check format models results release clean
 .DEFAULT_GOAL := demo
 
 $(LIBRARY): pyproject.toml constraints.txt
@@ -34,6 +34,10 @@ check: $(READY)
 format: $(READY)
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
+
+# The models that come with the package: minutes.
+models: $(READY)
+	@$(BIN)/python tools/pretrained.py runs/pretrained
 
 results: $(READY)
 	@$(BIN)/python tools/results.py results .
