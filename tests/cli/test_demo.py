@@ -7,7 +7,6 @@ from tslm.cli import main
 from tslm.reports.demo import run_demo
 from tslm.training.watcher import Watcher
 
-
 SMALLER = (
     "model.rank=32",
     "model.embedding=32",
