@@ -6,7 +6,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 LIBRARY := .venv/.installed
 READY := .venv/.ready
 
-.PHONY: demo test check format models results release clean
+.PHONY: demo test check format models results docs release clean
 .DEFAULT_GOAL := demo
 
 $(LIBRARY): pyproject.toml constraints.txt
@@ -41,6 +41,10 @@ models: $(READY)
 
 results: $(READY)
 	@$(BIN)/python tools/results.py results .
+
+# The site, in docs/_build/html: the notebooks are run, warnings are errors, the network is not asked.
+docs: $(READY)
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
 
 # Wheel and source distribution, in dist/.
 release: $(READY)
