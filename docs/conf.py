@@ -50,7 +50,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(Path(tslm.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
 
-autodoc_default_options = {"members": True, "member-order": "bysource", "show-inheritance": True}
+autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
@@ -156,10 +156,18 @@ def _plain(*given: Any) -> None:
             parts[::2] = [
                 re.sub(r"(?<=\w)_(?=[\W]|$)", r"\\_", part.replace("|", r"\|")) for part in parts[::2]
             ]
-            lines[number] = "".join(parts)
+            # A bold letter with another sign at its side, as in **1**ᵀ.
+            lines[number] = re.sub(r"(\*\*[^*\s]+\*\*)(?=\w)", r"\1\\ ", "".join(parts))
+
+
+def _whole(*given: Any) -> None:
+    """Keep napoleon from taking what stands before a colon in an attribute's docstring for its type."""
+    if given[1] in ("attribute", "data", "property"):
+        given[-1].insert(0, "")
 
 
 def setup(app: Any) -> None:
     """Connect the above."""
     app.connect("source-read", _link_sources)
+    app.connect("autodoc-process-docstring", _whole, priority=100)
     app.connect("autodoc-process-docstring", _plain, priority=900)
