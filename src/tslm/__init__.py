@@ -1,7 +1,8 @@
 """Language models in tensor space.
 
 >>> import tslm
->>> tslm.generate(tslm.load("asv/gated"), "And the king said")  # comes trained
+>>> tslm.load("asv/gated").parameter_count  # comes trained
+1450512
 >>> tslm.train("asv/kn5", "runs/asv-kn5").test.perplexity
 39.359
 >>> tslm.score("runs/asv-kn5", "In the beginning God created the heavens and the earth.").perplexity
