@@ -90,8 +90,11 @@ def halve(run: ModelLike, out: str | Path, *, data_dir: str | Path | None = None
         after = measure(made, corpus, opened.recipe, splits)
         # It has learnt what the run has learnt, and nothing since.
         past = opened.summary
-        learnt = {} if past is None else {"seconds": past.seconds, "training": past.training}
-        write_summary(folder, summarise(opened.recipe, made, Source.of(corpus), after, **learnt))
+        seconds, training = (None, None) if past is None else (past.seconds, past.training)
+        write_summary(
+            folder,
+            summarise(opened.recipe, made, Source.of(corpus), after, seconds=seconds, training=training),
+        )
         report = Halving(
             folder=folder,
             bytes_before=(opened.folder / WEIGHTS).stat().st_size,
