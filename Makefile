@@ -6,7 +6,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 LIBRARY := .venv/.installed
 READY := .venv/.ready
 
-.PHONY: demo test check format results clean
+.PHONY: demo test check format models results docs release clean
 .DEFAULT_GOAL := demo
 
 $(LIBRARY): pyproject.toml constraints.txt
@@ -35,8 +35,20 @@ format: $(READY)
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
+# The models that come with the package: minutes.
+models: $(READY)
+	@$(BIN)/python tools/pretrained.py runs/pretrained
+
 results: $(READY)
 	@$(BIN)/python tools/results.py results .
+
+# The site, in docs/_build/html: the notebooks are run, warnings are errors, the network is not asked.
+docs: $(READY)
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html -d docs/_build/doctrees docs docs/_build/html
+
+# Wheel and source distribution, in dist/.
+release: $(READY)
+	@$(BIN)/python -m hatchling build -d dist
 
 clean:
 	rm -rf .venv demo dist .pytest_cache .ruff_cache

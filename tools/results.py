@@ -16,6 +16,7 @@ from typing import Any
 
 from tslm.errors import CorpusError, RunError
 from tslm.files import write_text
+from tslm.inference.halving import REPORT
 from tslm.paper.curves import draw_generalisation, make_ratios
 from tslm.paper.document import write_report
 from tslm.paper.findings import make_claims
@@ -24,6 +25,7 @@ from tslm.paper.plan import expand
 from tslm.paper.report import report
 from tslm.runs.catalogue import show_size
 from tslm.runs.folder import keep
+from tslm.runs.pretrained import PACKED, PRETRAINED
 from tslm.runs.summary import Summary, read_summary
 from tslm.tables import markdown_table, show_duration, show_number
 from tslm.training.metrics import read_metrics
@@ -215,6 +217,43 @@ def make_adaptations(results: Path) -> str:
     return markdown_table(header, rows)
 
 
+def make_pretrained(results: Path) -> str:
+    """Return the models that come with the package as a table, with what their small numbers cost."""
+    rows: list[list[str]] = []
+    for folder in sorted(path.parent for path in PRETRAINED.glob(f"*/*/{PACKED}")):
+        name, summary = folder.relative_to(PRETRAINED).as_posix(), read_summary(folder)
+        assert summary is not None  # noqa: S101 - none is packed without
+        if (folder / REPORT).exists():
+            stored, before = "16 bits", json.loads((folder / REPORT).read_text(encoding="utf-8"))["before"]
+        else:
+            exact = read_summary(results / name)
+            assert exact is not None  # noqa: S101 - it is among the results
+            stored, before = (
+                f"{summary.recipe.model.bits} bits",
+                {split: found.perplexity for split, found in exact.splits.items()},
+            )
+        after = {split: found.perplexity for split, found in summary.splits.items()}
+        rows.append(
+            [
+                f"`{name}`",
+                f"{summary.parameters:,}",
+                stored,
+                f"{(folder / PACKED).stat().st_size / 1e6:.1f} MB",
+                *(f"{before[split]:.3f} → {after[split]:.3f}" for split in ("valid", "test")),
+                f"{after['valid'] / before['valid'] - 1:+.3%}",
+            ]
+        )
+    header = [
+        "name",
+        "parameters",
+        "numbers stored with",
+        "packed",
+        "valid, full → stored",
+        "test, full → stored",
+    ]
+    return markdown_table([*header, "valid"], rows)
+
+
 def update(document: Path, parts: Mapping[str, str]) -> str:
     """Return a document's text with each part made anew between the two markers of its name."""
     text = document.read_text(encoding="utf-8")
@@ -234,6 +273,7 @@ def make_documents(results: Path) -> dict[str, dict[str, str]]:
         "docs/results.md": {"results": make_results(results)},
         "docs/reading.md": {"reading": make_reading(results), "gates": make_gates(results)}
         | {"adaptations": make_adaptations(results)},
+        "docs/pretrained.md": {"pretrained": make_pretrained(results)},
         "docs/log.md": {"trials": make_trials(results)},
         "docs/findings.md": {**make_claims(results), "ratios": make_ratios("ptb", results)},
     }

@@ -1,6 +1,8 @@
 """Language models in tensor space.
 
 >>> import tslm
+>>> tslm.load("asv/gated").parameter_count  # comes trained
+1450512
 >>> tslm.train("asv/kn5", "runs/asv-kn5").test.perplexity
 39.359
 >>> tslm.score("runs/asv-kn5", "In the beginning God created the heavens and the earth.").perplexity
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from tslm.inference.explain import Explanation, explain
     from tslm.inference.fill import Fillings, fill
     from tslm.inference.gating import Gating, gate
+    from tslm.inference.halving import Halving, halve
     from tslm.inference.interpolate import mix
     from tslm.inference.match import Matched, match
     from tslm.inference.patterns import Constraint
@@ -59,6 +62,7 @@ _HOMES = {
     "Explanation": "tslm.inference.explain",
     "Fillings": "tslm.inference.fill",
     "Gating": "tslm.inference.gating",
+    "Halving": "tslm.inference.halving",
     "LanguageModel": "tslm.models.base",
     "Matched": "tslm.inference.match",
     "Perplexity": "tslm.evaluation.perplexity",
@@ -82,6 +86,7 @@ _HOMES = {
     "fill": "tslm.inference.fill",
     "gate": "tslm.inference.gating",
     "generate": "tslm.inference.samples",
+    "halve": "tslm.inference.halving",
     "list_recipes": "tslm.runs.catalogue",
     "load": "tslm.runs.run",
     "match": "tslm.inference.match",
@@ -107,6 +112,7 @@ __all__ = [
     "Explanation",
     "Fillings",
     "Gating",
+    "Halving",
     "LanguageModel",
     "Matched",
     "Perplexity",
@@ -130,6 +136,7 @@ __all__ = [
     "fill",
     "gate",
     "generate",
+    "halve",
     "list_recipes",
     "load",
     "match",

@@ -65,6 +65,8 @@ def clear_leftovers(folder: Path) -> None:
 
 
 def _lives(process: int) -> bool:
+    if os.name == "nt":  # there signal 0 is Ctrl-C, and no question
+        return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:

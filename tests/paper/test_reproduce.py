@@ -209,12 +209,16 @@ def test_only_takes_rows_and_cells_alone(tmp_path, capsys) -> None:
     assert main(["reproduce", "figure5", "--only", "rnn", "lstm", *places]) == 0
 
 
-def test_without_results_it_says_where_to_get_them(tmp_path, capsys, monkeypatch) -> None:
+def test_without_a_results_folder_those_of_the_package_answer(tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "table2", "--budget", "0"]) == 0
-    assert "no results folder at results" in capsys.readouterr().err
-    (tmp_path / "results").mkdir()
-    assert main(["reproduce", "table2", "--budget", "0"]) == 0
+    printed = capsys.readouterr()
+    assert "the results that come with tslm" in printed.err
+    assert "141.19" in printed.out
+    assert main(["reproduce", "table2", "--budget", "0", "--results", "nowhere"]) == 0
+    printed = capsys.readouterr()
+    assert "no results folder at nowhere" in printed.err
+    assert "141.19" not in printed.out
     assert main(["reproduce", "table2", "--budget", "0", "--fresh", "--results", "elsewhere"]) == 0
     assert "no results folder" not in capsys.readouterr().err
 

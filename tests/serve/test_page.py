@@ -236,6 +236,7 @@ def test_fits_a_phone_and_both_themes(browser, server) -> None:
         page.select_option("#model", "tslm")
         page.click("#explain")
         page.wait_for_selector("#network", timeout=PATIENCE)
+        page.click("#beside summary")
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0
         colours.add(colour(page.locator("body")))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = """examples:
   tslm demo
+  tslm demo --quick
   tslm demo --out somewhere --json"""
 
 ODD = 7.0
@@ -28,7 +29,9 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--out", metavar="FOLDER", default="demo", help="where runs and report go (default: demo)"
     )
-    parser.add_argument("--quick", action="store_true", help="a smaller TSLM, trained for one epoch only")
+    parser.add_argument(
+        "--quick", action="store_true", help="use the models that come with tslm: no training, seconds"
+    )
     parser.add_argument("--json", action="store_true", help="print what was found as one JSON object")
     parser.set_defaults(run=run)
 

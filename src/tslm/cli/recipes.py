@@ -17,7 +17,8 @@ def add(subparsers: Any) -> None:
     parser = subparsers.add_parser(
         "recipes",
         help="list the recipes that come with tslm, or show one",
-        description="List the recipes that tslm train takes by name, or show one as the TOML file it is.",
+        description="List the recipes that tslm train takes by name, or show one as the TOML file it is. Those "
+        "that come trained are models already: tslm score asv/kn5 FILE.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -47,8 +48,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(to_json([entry.as_json() for entry in entries]))
         return 0
-    header = ("recipe", "corpus", "kind", "size")
-    rows = [(entry.name, entry.corpus, entry.kind, entry.size) for entry in entries]
+    header = ("recipe", "corpus", "kind", "size", "")
+    rows = [
+        (entry.name, entry.corpus, entry.kind, entry.size, "comes trained" if entry.pretrained else "")
+        for entry in entries
+    ]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     for row in (header, *rows):
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -63,9 +63,8 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--results",
         type=Path,
-        default=Path("results"),
         metavar="FOLDER",
-        help="summaries of runs made elsewhere (default: results, where there is one)",
+        help="summaries of runs made elsewhere (default: results, or what comes with tslm where there is none)",
     )
     parser.add_argument(
         "--fresh", action="store_true", help="leave --results aside: only runs of this machine"

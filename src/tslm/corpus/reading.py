@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tslm.corpus.files import spooled
 from tslm.corpus.rule import TextRule
 from tslm.corpus.text import TextSize, read_text
 from tslm.corpus.vocabulary import EOS, Vocabulary
@@ -39,12 +40,12 @@ def encode_file(path: str | Path, vocabulary: Vocabulary, rule: TextRule) -> Enc
     Raises:
         CorpusError: the file is missing, empty or not text, or has a word for which there is no id.
     """
-    source = Path("/dev/stdin") if str(path) == "-" else Path(path)
     blocks: list[NDArray[np.int32]] = []
     sizes: list[TextSize] = []
-    for piece in read_text(source):
-        blocks.append(vocabulary.encode(rule.split_lines(piece)))
-        sizes.append(measure_text(piece, rule))
+    with spooled([str(path)]) as (source,):
+        for piece in read_text(Path(source)):
+            blocks.append(vocabulary.encode(rule.split_lines(piece)))
+            sizes.append(measure_text(piece, rule))
     ids = np.concatenate(blocks)
     size = TextSize(*(sum(getattr(part, key) for part in sizes) for key in ("bytes", "words", "lines")))
     return EncodedText(ids, hashlib.sha256(ids.astype("<i4").tobytes()).hexdigest(), size)

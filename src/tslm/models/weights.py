@@ -30,7 +30,7 @@ def check_size(folder: Path, numbers: int) -> None:
 
     Args:
         folder: the run folder.
-        numbers: the least numbers that a model of the recipe's shape has, of four bytes each.
+        numbers: the least numbers that a model of the recipe's shape has, of two bytes each in half precision.
 
     Raises:
         RunError: the file is missing, or too small for them.
@@ -38,9 +38,9 @@ def check_size(folder: Path, numbers: int) -> None:
     path = folder / WEIGHTS
     check_regular(path)
     size = path.stat().st_size
-    if size < 4 * numbers:
+    if size < 2 * numbers:
         raise RunError(
-            f"{path} has {size:,} bytes, but recipe and vocabulary ask for {4 * numbers:,} or more; "
+            f"{path} has {size:,} bytes, but recipe and vocabulary ask for {2 * numbers:,} or more; "
             "it was written for another recipe"
         )
 
@@ -50,7 +50,7 @@ def load_weights(
     expected: Mapping[str, tuple[torch.dtype, tuple[int, ...]]] | None = None,
     name: str = WEIGHTS,
 ) -> dict[str, Tensor]:
-    """Read named tensors.
+    """Read named tensors; those stored in half precision come back in single precision.
 
     Args:
         folder: the run folder.
@@ -65,7 +65,7 @@ def load_weights(
     check_regular(path)
     check_seal(path, REMEDY)
     try:
-        tensors = load_file(path)
+        tensors = {key: _widen(tensor) for key, tensor in load_file(path).items()}
     except (OSError, SafetensorError) as error:
         raise RunError(f"cannot read {path}: it is damaged ({error}); {REMEDY}") from error
     for key, (dtype, shape) in (expected or {}).items():
@@ -81,3 +81,8 @@ def load_weights(
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise RunError(f"{path}: {key!r} holds what is no finite number; {REMEDY}")
     return tensors
+
+
+def _widen(tensor: Tensor) -> Tensor:
+    """Half precision is a way to store numbers, not to compute with them."""
+    return tensor.float() if tensor.dtype == torch.float16 else tensor

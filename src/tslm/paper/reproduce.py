@@ -13,6 +13,7 @@ from tslm.paper.found import find_missing, keep_finished
 from tslm.paper.plan import check_rows, expand
 from tslm.paper.report import report
 from tslm.runs.queue import run_queue
+from tslm.shipped import shipped
 
 RUNS, RESULTS = Path("runs"), Path("results")
 
@@ -27,7 +28,7 @@ def reproduce(
     threads: int | None = None,
     out: str | Path | None = None,
     runs: str | Path = RUNS,
-    results: str | Path = RESULTS,
+    results: str | Path | None = None,
     fresh: bool = False,
     keep: bool = False,
     tell: Callable[[str], None] | None = None,
@@ -43,9 +44,10 @@ def reproduce(
         threads: threads of each.
         out: a folder to write the reports into, as Markdown, HTML and SVG.
         runs: where run folders are.
-        results: where summaries of runs made elsewhere are.
+        results: where summaries of runs made elsewhere are; ``results`` where there is one, else those that come
+            with the package.
         fresh: leave these aside: only what was trained here counts.
-        keep: copy the summaries of finished runs, not their weights, to ``results``.
+        keep: copy the summaries of finished runs, not their weights, to ``results``, which is made where it is missing.
         tell: is told what happens, and what is missing, line by line.
 
     Returns:
@@ -55,13 +57,17 @@ def reproduce(
         TslmError: there is no such table or row, or a corpus is not here.
     """
     tell = tell or _ignore
-    runs, results = Path(runs), Path(results)
-    known = None if fresh else results
+    runs, kept = Path(runs), Path(results or RESULTS)
+    known = None if fresh else kept
     if known is not None and not known.is_dir():
-        tell(
-            f"no results folder at {results}: only what was trained here is shown. The runs that come with the project "
-            "are in results/ of its source; run this there, or name the folder with --results"
-        )
+        if results is None:
+            known = shipped("results")
+            tell(f"the results that come with tslm stand beside what was trained here: {known}")
+        else:
+            tell(
+                f"no results folder at {results}: only what was trained here is shown; leave --results out for those "
+                "that come with tslm"
+            )
     wanted = expand(what, corpus)
     check_rows(only, wanted)
     deadline = time.monotonic() + budget
@@ -76,7 +82,7 @@ def reproduce(
             tell=tell,
         )
         if keep:
-            keep_finished(one, text, runs, results)
+            keep_finished(one, text, runs, kept)
         try:
             made = report(one, text, runs, known)
         except CorpusError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tslm.models.base import LanguageModel
 from tslm.models.ngram.blanks import FillsBlanks
 from tslm.reports.demo_page import make_demo
 from tslm.reports.page import make_page
-from tslm.runs.run import load
+from tslm.runs.run import Run, open_run
 from tslm.runs.summary import Summary, read_summary
 from tslm.runs.train import train
 from tslm.training.metrics import read_metrics
@@ -29,13 +29,6 @@ TRAINED = "gated"
 RECIPES = {"KN-5": "kn5", "TSLM": TRAINED}
 MIX = "mix"
 """The folder of both as one model."""
-QUICK = (
-    "model.rank=32",
-    "model.embedding=32",
-    "train.epochs=1",
-    "train.batch=200",
-    "train.learning_rate=0.02",
-)
 SENTENCES = (
     "In the beginning God created the heavens and the earth.",
     "In the beginning God created the earth and the heavens.",
@@ -46,20 +39,20 @@ PROMPT = "And the king said"
 PATTERN = "The ? of the ?."
 NEXT = (
     (
-        'tslm fill {folder}/kn5 "He went up to the ? of Jehovah."',
+        'tslm fill {models}/kn5 "He went up to the ? of Jehovah."',
         "blanks filled exactly, both sides known",
     ),
     (
-        'tslm explain {folder}/{trained} "The king of Israel went out."',
+        'tslm explain {models}/gated "The king of Israel went out."',
         "which word made which likely",
     ),
     (
-        'tslm generate {folder}/{trained} --prompt "In those days"',
+        'tslm generate {models}/gated --prompt "In those days"',
         "text, word by word",
     ),
     (
-        "tslm compare {folder}/kn5 {folder}/{trained} {folder}/mix",
-        "where they differ, and whether by chance",
+        "tslm compare {models}/kn5 {models}/gated --mix linear",
+        "where they differ, whether by chance, and what both together know",
     ),
     (
         "tslm train asv/kn5 --set corpus.path=your.txt --set corpus.name=yours --set corpus.tokeniser=words "
@@ -70,7 +63,12 @@ NEXT = (
 
 
 def run_demo(
-    folder: Path, tell: Callable[[str], None], watcher: Watcher, *, quick: bool = False
+    folder: Path,
+    tell: Callable[[str], None],
+    watcher: Watcher,
+    *,
+    quick: bool = False,
+    overrides: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Train both models, put them to use, mix them, and write ``report.html``.
 
@@ -78,32 +76,41 @@ def run_demo(
         folder: where the runs and the report go; what is there already is not trained again.
         tell: is told what happens next, in one line.
         watcher: is told how the training goes.
-        quick: train a smaller TSLM for one epoch only.
+        quick: take the models that come with the package, and do not mix them, which takes both over valid and test.
+        overrides: changes to the recipe of the trained model, as ``tslm train`` takes them.
 
     Returns:
-        What was found: ``corpus``, ``models`` and for each of them ``perplexity``, ``scored`` and ``generated``;
-        ``filled``, ``effects``, ``next`` and ``report``.
+        What was found: ``corpus``, ``quick``, ``models`` and for each of them ``perplexity``, ``scored`` and
+        ``generated``; ``filled``, ``effects``, ``next`` and ``report``.
     """
     tell("preparing the embedded corpus (American Standard Version)")
     corpus = open_corpus(CORPUS)
     found: dict[str, Any] = {
         "corpus": {split: len(ids) for split, ids in corpus.splits.items()}
         | {"vocabulary": len(corpus.vocabulary)},
+        "quick": quick,
         "models": {},
         "perplexity": {},
         "scored": {},
         "generated": {},
         "pattern": PATTERN,
     }
+    runs: dict[str, Run] = {}
     summaries: dict[str, Summary] = {}
     for name, recipe in RECIPES.items():
-        tell(f"training {name} ({CORPUS}/{recipe})")
-        run = folder / recipe
-        overrides = QUICK if quick and recipe == TRAINED else ()
-        summary = train(f"{CORPUS}/{recipe}", run, overrides=overrides, watcher=watcher)
-        tell(f"using {name}")
-        model = load(run)
-        summaries[name] = summary
+        named = f"{CORPUS}/{recipe}"
+        if quick:
+            run = open_run(named)
+            tell(f"using {name} ({named}, which comes trained)")
+        else:
+            tell(f"training {name} ({named})")
+            changes = overrides if recipe == TRAINED else ()
+            train(named, folder / recipe, overrides=changes, watcher=watcher)
+            run = open_run(folder / recipe)
+            tell(f"using {name}")
+        model, summary = run.model, run.summary
+        assert summary is not None  # noqa: S101 - both are finished
+        runs[name], summaries[name] = run, summary
         found["models"][name] = {"parameters": summary.parameters, "seconds": summary.seconds}
         found["perplexity"][name] = _perplexities(summary)
         found["scored"][name] = [_surprise(scored) for scored in score(model, SENTENCES)]
@@ -113,18 +120,19 @@ def run_demo(
             found["filled"] = fill(model, PATTERN, top=5).as_json()["fillings"]
         if recipe == TRAINED:
             found["effects"] = _explain(model)
-    tell("mixing both into one model")
-    mixed = read_summary(folder / MIX)
-    if mixed is None:
-        mix([folder / recipe for recipe in RECIPES.values()], folder / MIX)
+    if not quick:
+        tell("mixing both into one model")
         mixed = read_summary(folder / MIX)
-        assert mixed is not None  # noqa: S101
-    found["models"]["both, mixed"] = {"parameters": mixed.parameters, "seconds": mixed.seconds}
-    found["perplexity"]["both, mixed"] = _perplexities(mixed)
+        if mixed is None:
+            mix(list(runs.values()), folder / MIX)
+            mixed = read_summary(folder / MIX)
+            assert mixed is not None  # noqa: S101
+        found["models"]["both, mixed"] = {"parameters": mixed.parameters, "seconds": mixed.seconds}
+        found["perplexity"]["both, mixed"] = _perplexities(mixed)
     found["next"] = [
-        {"command": command.format(folder=folder, trained=TRAINED), "why": why} for command, why in NEXT
+        {"command": command.format(models=CORPUS if quick else folder), "why": why} for command, why in NEXT
     ]
-    entries = {name: read_metrics(folder / recipe) for name, recipe in RECIPES.items()}
+    entries = {name: read_metrics(run.folder) for name, run in runs.items()}
     report = folder / "report.html"
     write_text(report, make_page("Two models of one book", make_demo(found, summaries, entries)))
     return {**found, "report": str(report)}

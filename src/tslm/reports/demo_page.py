@@ -18,6 +18,8 @@ from tslm.tables import html_table, show_duration
 DEEPEST = 12.0
 """Nats of surprise at which a word has the deepest colour."""
 
+MIXED = " In the mix the probabilities of both are added, with weights tuned on valid."
+
 STYLE = """<style>
 .words { line-height: 2; margin: .2rem 0 .8rem; }
 .words span { border-radius: .3rem; padding: .1rem .25rem; }
@@ -41,11 +43,11 @@ def make_demo(
         summaries: the summary of each model.
         entries: the lines of each model's ``metrics.jsonl``; a counted model has none.
     """
-    corpus = found["corpus"]
+    corpus, learnt = found["corpus"], "learnt" if found["quick"] else "just learnt"
     return "\n".join(
         [
             STYLE,
-            f"<p>Both models have just learnt from the same {corpus['train']:,} words of the American Standard "
+            f"<p>Both models have {learnt} from the same {corpus['train']:,} words of the American Standard "
             f"Version, and choose each next word among the same {corpus['vocabulary']:,}. One has counted word "
             "sequences (KN-5, an n-gram model); the other was trained (TSLM, a tensor space language model).</p>",
             _perplexities(found),
@@ -86,8 +88,8 @@ def _perplexities(found: Mapping[str, Any]) -> str:
         [
             html_table(["model", "valid", "test", "parameters", "learnt in"], rows),
             "<p><small>Perplexity on chapters that neither has seen: the model is as unsure as if it had to guess "
-            "among so many equally likely words. Lower is better. In the mix the probabilities of both are added, "
-            "with weights tuned on valid.</small></p>",
+            "among so many equally likely words. Lower is better."
+            f"{MIXED if 'both, mixed' in found['models'] else ''}</small></p>",
         ]
     )
 

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tslm.runs.pretrained import pretrained_names
 from tslm.runs.recipe import Recipe, find_recipe, read_recipe, recipe_names
 
 
@@ -21,6 +22,8 @@ class Entry:
     """What is trained, and how large it is, in words."""
     path: Path
     """The TOML file."""
+    pretrained: bool
+    """Whether a model of it comes with the package: ``tslm.load`` takes its name."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the entry as plain values."""
@@ -30,11 +33,21 @@ class Entry:
 def list_recipes() -> list[Entry]:
     """Return every recipe that comes with the project, by name."""
     entries: list[Entry] = []
+    trained = pretrained_names()
     for name in recipe_names():
         path = find_recipe(Path(name))
         recipe = read_recipe(path)
         size = describe_size(recipe)
-        entries.append(Entry(name=name, corpus=recipe.corpus.name, kind=recipe.kind, size=size, path=path))
+        entries.append(
+            Entry(
+                name=name,
+                corpus=recipe.corpus.name,
+                kind=recipe.kind,
+                size=size,
+                path=path,
+                pretrained=name in trained,
+            )
+        )
     return entries
 
 

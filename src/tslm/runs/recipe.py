@@ -17,6 +17,7 @@ from tslm.errors import RecipeError, nearest
 from tslm.files import read_path, read_regular, write_text
 from tslm.models.base import Estimated
 from tslm.models.registry import model_class, read_model
+from tslm.shipped import shipped
 from tslm.training.config import ObjectiveConfig, TrainConfig
 
 LARGEST_FILE = 1 << 20
@@ -87,10 +88,8 @@ def read_recipe(path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def recipe_folder() -> Path:
-    """Return the folder of the project's own recipes: beside ``src`` in a checkout, inside an installed package."""
-    package = Path(__file__).parents[1]
-    inside = package / "recipes"
-    return inside if inside.is_dir() else package.parents[1] / "recipes"
+    """Return the folder of the project's own recipes."""
+    return shipped("recipes")
 
 
 def recipe_names() -> list[str]:

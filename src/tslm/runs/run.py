@@ -16,6 +16,7 @@ from tslm.files import read_path
 from tslm.models.base import LanguageModel
 from tslm.models.registry import model_class
 from tslm.runs.folder import RECIPE, VOCABULARY, check_small
+from tslm.runs.pretrained import find_pretrained, pretrained_names
 from tslm.runs.recipe import Recipe, read_recipe
 from tslm.runs.summary import Summary, read_summary
 
@@ -71,14 +72,23 @@ class Run:
 
 
 def open_run(folder: str | Path) -> Run:
-    """Open a run folder.
+    """Open a run folder, or a model that comes with the package.
+
+    Args:
+        folder: the run folder; where there is none, the name of a model that comes with the package (``asv/gated``).
 
     Raises:
         RunError: the folder is missing, or is no run folder, or is damaged.
     """
     folder = read_path(folder, "run folder")
     if not _is_folder(folder):
-        raise RunError(f"no run folder at {folder}; train one with: tslm train RECIPE --out {folder}")
+        found = find_pretrained(folder)
+        if found is None:
+            raise RunError(
+                f"no run folder at {folder}; train one with: tslm train RECIPE --out {folder}, or name a model that "
+                f"comes with tslm: {', '.join(pretrained_names())}"
+            )
+        folder = found
     if not (folder / RECIPE).exists():
         raise RunError(
             f"{folder} is no run folder: it has no {RECIPE}; give the folder that tslm train wrote"
@@ -97,7 +107,7 @@ def load(folder: str | Path, device: str = "cpu") -> LanguageModel[Any]:
     """Open the model of a run folder, whatever its kind. Nothing in the folder is executed.
 
     Args:
-        folder: the run folder.
+        folder: the run folder; where there is none, the name of a model that comes with the package (``asv/gated``).
         device: where it is to compute: ``cpu``, ``cuda``, ``mps``, or ``auto`` for an accelerator where there is one.
             Models that are counted compute on the CPU in any case.
 
