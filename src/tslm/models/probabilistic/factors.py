@@ -15,6 +15,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tslm.models.probabilistic.forward import read_window
+from tslm.models.probabilistic.products import Vectors, read_products
+
 IMPOSSIBLE = -1e9
 """A logit whose probability is zero; finite, so that no gradient is undefined."""
 
@@ -33,6 +36,30 @@ class Factors(ABC):
     @abstractmethod
     def blocks(self, before_N: Int[Tensor, " N"], after_N: Int[Tensor, " N"]) -> Float[Tensor, "N k k"]:
         """Return p(next state | state, next cluster) between pairs of clusters."""
+
+    def read(
+        self,
+        before_Bk: Float[Tensor, "B k"],
+        clusters_UB: Int[Tensor, "U B"],
+        onward_TBk: Float[Tensor, "T B k"],
+        emission_TBk: Float[Tensor, "T B k"],
+    ) -> tuple[Float[Tensor, "T B"], Float[Tensor, "T B k"]]:
+        """Return p of each word after those before it, and the beliefs behind it.
+
+        Args:
+            before_Bk: what is believed before the first word.
+            clusters_UB: of the word before the first one, and of each word.
+            onward_TBk: the probability of the word's cluster after each state of the word before.
+            emission_TBk: the probability of the word from each of its states.
+        """
+        C, k = self.onward_CkC.shape[:2]
+        if C == 1:
+            zero_1 = torch.zeros(1, dtype=torch.int64)
+            blocks = self.blocks(zero_1, zero_1)[0]
+        else:
+            blocks = self.blocks(clusters_UB[:-1].flatten(), clusters_UB[1:].flatten())
+            blocks = blocks.view(*onward_TBk.shape, k)
+        return read_window(before_Bk, onward_TBk, blocks, emission_TBk)
 
 
 class Parameters(nn.Module, ABC):
@@ -55,16 +82,26 @@ class Parameters(nn.Module, ABC):
         """Start from the probability of each word and cluster."""
 
 
-class _Products(Factors):
-    def __init__(self, leave_CkM: Tensor, reach_CkM: Tensor, bias_Ck: Tensor) -> None:
-        self.leave_CkM, self.reach_CkM, self.bias_Ck = leave_CkM, reach_CkM, bias_Ck
+class Products(Factors):
+    """Blocks that are made from vectors."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self.vectors = vectors
 
     def blocks(self, before_N: Tensor, after_N: Tensor) -> Tensor:
-        reach_NMk = rows(self.reach_CkM, after_N).transpose(1, 2)
-        logits_Nkk = torch.baddbmm(
-            rows(self.bias_Ck, after_N).unsqueeze(1), rows(self.leave_CkM, before_N), reach_NMk
-        )
+        """Return the softmax of the vectors' products."""
+        leave_CkM, reach_CkM, bias_Ck = self.vectors
+        reach_NMk = rows(reach_CkM, after_N).transpose(1, 2)
+        logits_Nkk = torch.baddbmm(rows(bias_Ck, after_N).unsqueeze(1), rows(leave_CkM, before_N), reach_NMk)
         return F.softmax(logits_Nkk, -1)
+
+    def read(
+        self, before_Bk: Tensor, clusters_UB: Tensor, onward_TBk: Tensor, emission_TBk: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the same, word by word where each has a block of its own: they stay in the cache."""
+        if len(self.onward_CkC) == 1:
+            return super().read(before_Bk, clusters_UB, onward_TBk, emission_TBk)
+        return read_products(before_Bk, self.vectors, clusters_UB, onward_TBk, emission_TBk)
 
 
 class NeuralParameters(Parameters):
@@ -97,7 +134,7 @@ class NeuralParameters(Parameters):
         leave_CkM = F.dropout(self.leave(state_CkM), dropout)
         # Divided once, here, so that logits begin with a variance of about one.
         size = math.sqrt(state_CkM.shape[2])
-        made = _Products(leave_CkM, F.dropout(self.reach(state_CkM), dropout) / size, bias_Ck)
+        made = Products(Vectors(leave_CkM, F.dropout(self.reach(state_CkM), dropout) / size, bias_Ck))
         made.onward_CkC = F.softmax(leave_CkM @ self.cluster.t() + self.cluster_bias, -1)
         emit_CMk = (F.dropout(self.emit(state_CkM), dropout) / size).transpose(1, 2)
         known_CX = members_CX.clamp(min=0)

@@ -28,7 +28,6 @@ from tslm.models.probabilistic.factors import (
     Parameters,
     rows,
 )
-from tslm.models.probabilistic.forward import read_window
 from tslm.models.recurrent.heads import CrossEntropy
 from tslm.models.trainable import Carried, Trainable, Window
 from tslm.models.weights import check_size, load_weights, save_weights
@@ -212,19 +211,15 @@ class ProbabilisticModel(Trainable[ProbabilisticState]):
         self, factors: Factors, belief_Bk: Tensor, before_TB: Int[Tensor, "T B"], words_TB: Int[Tensor, "T B"]
     ) -> tuple[Float[Tensor, "T B"], Float[Tensor, "T B k"]]:
         """Return p of each word after those before it, and the beliefs behind it."""
-        before_N, after_N, shape = before_TB.flatten(), self.cluster_V[words_TB].flatten(), words_TB.shape
-        C, k = factors.onward_CkC.shape[:2]
-        X = factors.emission_CXk.shape[1]
-        if C == 1:
-            zero_1 = torch.zeros(1, dtype=torch.int64)
-            blocks = factors.blocks(zero_1, zero_1)[0]
-        else:
-            blocks = factors.blocks(before_N, after_N).view(*shape, k, k)
+        after_TB = self.cluster_V[words_TB]
+        C, X, k = factors.emission_CXk.shape
         onward_DCk = factors.onward_CkC.transpose(1, 2).reshape(C * C, k)
-        leave_TBk = rows(onward_DCk, before_N * C + after_N).view(*shape, k)
+        onward_TBk = rows(onward_DCk, (before_TB * C + after_TB).flatten()).view(*words_TB.shape, k)
         emission_Vk = factors.emission_CXk.reshape(C * X, k)
-        emission_TBk = rows(emission_Vk, after_N * X + self.place_V[words_TB].flatten()).view(*shape, k)
-        return read_window(belief_Bk, leave_TBk, blocks, emission_TBk)
+        places_TB = after_TB * X + self.place_V[words_TB]
+        emission_TBk = rows(emission_Vk, places_TB.flatten()).view(*words_TB.shape, k)
+        clusters_UB = torch.cat([before_TB[:1], after_TB])
+        return factors.read(belief_Bk, clusters_UB, onward_TBk, emission_TBk)
 
     def train(self, mode: bool = True) -> ProbabilisticModel:
         """Switch dropout on or off; what was computed from the weights so far is forgotten."""
