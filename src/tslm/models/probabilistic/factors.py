@@ -21,6 +21,9 @@ from tslm.models.probabilistic.products import Vectors, read_products
 IMPOSSIBLE = -1e9
 """A logit whose probability is zero; finite, so that no gradient is undefined."""
 
+NOISE = 0.5
+"""How far from its word a state begins, beside the words' own distances of about one."""
+
 Kind = Literal["neural", "free"]
 
 
@@ -123,6 +126,32 @@ class NeuralParameters(Parameters):
         """Start the biases there."""
         self.word_bias.copy_(log_word_V)
         self.cluster_bias.copy_(log_cluster_C)
+
+    @torch.no_grad()
+    def start_near(
+        self,
+        vectors_VD: Float[Tensor, "V D"],
+        members_CX: Int[Tensor, "C X"],
+        counts_V: Int[Tensor, " V"],
+    ) -> None:
+        """Start each state near a word of its cluster, frequent words with more states than others.
+
+        Without a start states are alike, and it takes epochs until each has found words of its own.
+        """
+        vectors_VD = vectors_VD - vectors_VD.mean(0)
+        vectors_VD = vectors_VD / vectors_VD.square().mean(1, keepdim=True).sqrt().clamp(min=1e-6)
+        self.word[:, : vectors_VD.shape[1]] = vectors_VD.to(self.word)
+        known_CX = members_CX.clamp(min=0)
+        chance_CX = counts_V[known_CX].double().sqrt().masked_fill(members_CX < 0, 0) + 1e-12
+        states = len(self.state) // self.clusters
+        for cluster, chance_X in enumerate(chance_CX):
+            # Every word once before any is chosen again, as long as there are states.
+            several = int((members_CX[cluster] >= 0).sum())
+            first = torch.multinomial(chance_X[:several], min(several, states))
+            more = torch.multinomial(chance_X[:several], states, replacement=True)
+            words_k = members_CX[cluster, torch.cat([first, more])[:states]]
+            place = slice(cluster * states, (cluster + 1) * states)
+            self.state[place] = self.word[words_k] + NOISE * self.state[place]
 
     def factors(self, members_CX: Tensor, kept_Ck: Tensor | None = None, dropout: float = 0.0) -> Factors:
         """Return the probabilities that the vectors make."""
