@@ -73,7 +73,7 @@ def test_a_text_has_the_probability_of_all_hidden_paths_together(model: JoinedMo
         for word, log_p, known_F in zip(text[0], counted_1T[0], known_1TF[0], strict=True):
             after = int(model.cluster_V[word])
             block_kk = factors.blocks(torch.tensor([cluster]), torch.tensor([after]))[0]
-            emission_k = factors.emission_CXk[after, model.place_V[word]]
+            emission_k = factors.emission_Vk[word]
             seen_F = (torch.from_numpy(known_F) - model.mean_F) / model.spread_F
             following = dict.fromkeys(range(k), 0.0)
             for z, y in itertools.product(range(k), range(k)):

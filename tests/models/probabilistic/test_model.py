@@ -46,7 +46,7 @@ def tables(model: ProbabilisticModel) -> tuple[np.ndarray, np.ndarray, np.ndarra
         W[c * k : c * k + k, d * k : d * k + k] = factors.onward_CkC[c, :, d, None] * block
     for word in range(V):
         c = int(model.cluster_V[word])
-        emission[c * k : c * k + k, word] = factors.emission_CXk[c, model.place_V[word]]
+        emission[c * k : c * k + k, word] = factors.emission_Vk[word]
     c = int(model.cluster_V[model.vocabulary.eos_id])
     start[c * k : c * k + k] = model.begin_k.softmax(0).detach()
     return W, emission, start

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tslm.models.probabilistic.forward import read_window
+from tslm.models.probabilistic.layout import Bucket, Layout
 from tslm.models.probabilistic.products import Vectors, read_products
 
 IMPOSSIBLE = -1e9
@@ -33,8 +35,16 @@ class Factors(ABC):
     onward_CkC: Float[Tensor, "C k C"]
     """p(cluster of the next word | state)."""
 
-    emission_CXk: Float[Tensor, "C X k"]
-    """p(word | state), the words of each cluster in their order."""
+    emission_Pk: Float[Tensor, "P k"]
+    """p(word | each state of its cluster), in the order of the layout."""
+
+    row_V: Int[Tensor, " V"]
+    """Where each word stands there."""
+
+    @property
+    def emission_Vk(self) -> Float[Tensor, "V k"]:
+        """p(word | each state of its cluster), word by word."""
+        return self.emission_Pk[self.row_V]
 
     @abstractmethod
     def blocks(self, before_N: Int[Tensor, " N"], after_N: Int[Tensor, " N"]) -> Float[Tensor, "N k k"]:
@@ -70,12 +80,12 @@ class Parameters(nn.Module, ABC):
 
     @abstractmethod
     def factors(
-        self, members_CX: Int[Tensor, "C X"], kept_Ck: Int[Tensor, "C k"] | None = None, dropout: float = 0.0
+        self, layout: Layout, kept_Ck: Int[Tensor, "C k"] | None = None, dropout: float = 0.0
     ) -> Factors:
         """Return the probabilities.
 
         Args:
-            members_CX: the words of each cluster, -1 behind the last.
+            layout: the words of each cluster.
             kept_Ck: the states of each cluster that take part; None for all.
             dropout: the chance that an entry of a vector is dropped.
         """
@@ -129,10 +139,7 @@ class NeuralParameters(Parameters):
 
     @torch.no_grad()
     def start_near(
-        self,
-        vectors_VD: Float[Tensor, "V D"],
-        members_CX: Int[Tensor, "C X"],
-        counts_V: Int[Tensor, " V"],
+        self, vectors_VD: Float[Tensor, "V D"], layout: Layout, counts_V: Int[Tensor, " V"]
     ) -> None:
         """Start each state near a word of its cluster, frequent words with more states than others.
 
@@ -141,19 +148,23 @@ class NeuralParameters(Parameters):
         vectors_VD = vectors_VD - vectors_VD.mean(0)
         vectors_VD = vectors_VD / vectors_VD.square().mean(1, keepdim=True).sqrt().clamp(min=1e-6)
         self.word[:, : vectors_VD.shape[1]] = vectors_VD.to(self.word)
-        known_CX = members_CX.clamp(min=0)
-        chance_CX = counts_V[known_CX].double().sqrt().masked_fill(members_CX < 0, 0) + 1e-12
         states = len(self.state) // self.clusters
-        for cluster, chance_X in enumerate(chance_CX):
-            # Every word once before any is chosen again, as long as there are states.
-            several = int((members_CX[cluster] >= 0).sum())
-            first = torch.multinomial(chance_X[:several], min(several, states))
-            more = torch.multinomial(chance_X[:several], states, replacement=True)
-            words_k = members_CX[cluster, torch.cat([first, more])[:states]]
-            place = slice(cluster * states, (cluster + 1) * states)
-            self.state[place] = self.word[words_k] + NOISE * self.state[place]
+        for clusters_c, members_cX, present_cX in layout.buckets:
+            for cluster, members_X, present_X in zip(
+                clusters_c.tolist(), members_cX, present_cX, strict=True
+            ):
+                words = members_X[present_X]
+                if not len(words):
+                    continue
+                chance = counts_V[words].double().sqrt() + 1e-12
+                # Every word once before any is chosen again, as long as there are states.
+                first = torch.multinomial(chance, min(len(words), states))
+                more = torch.multinomial(chance, states, replacement=True)
+                near_k = words[torch.cat([first, more])[:states]]
+                place = slice(cluster * states, (cluster + 1) * states)
+                self.state[place] = self.word[near_k] + NOISE * self.state[place]
 
-    def factors(self, members_CX: Tensor, kept_Ck: Tensor | None = None, dropout: float = 0.0) -> Factors:
+    def factors(self, layout: Layout, kept_Ck: Tensor | None = None, dropout: float = 0.0) -> Factors:
         """Return the probabilities that the vectors make."""
         state_CkM = self.state.view(self.clusters, -1, self.state.shape[1])
         bias_Ck = self.state_bias.view(self.clusters, -1)
@@ -166,11 +177,13 @@ class NeuralParameters(Parameters):
         made = Products(Vectors(leave_CkM, F.dropout(self.reach(state_CkM), dropout) / size, bias_Ck))
         made.onward_CkC = F.softmax(leave_CkM @ self.cluster.t() + self.cluster_bias, -1)
         emit_CMk = (F.dropout(self.emit(state_CkM), dropout) / size).transpose(1, 2)
-        known_CX = members_CX.clamp(min=0)
-        logits_CXk = torch.baddbmm(
-            self.word_bias[known_CX].unsqueeze(2), F.embedding(known_CX, self.word), emit_CMk
-        )
-        made.emission_CXk = _normalised(logits_CXk, members_CX >= 0)
+
+        def logits(bucket: Bucket) -> Tensor:
+            bias_cX1 = self.word_bias[bucket.members_cX].unsqueeze(2)
+            word_cXM = F.embedding(bucket.members_cX, self.word)
+            return torch.baddbmm(bias_cX1, word_cXM, emit_CMk[bucket.clusters_c])
+
+        made.emission_Pk, made.row_V = _normalised(layout, logits), layout.row_V
         return made
 
 
@@ -203,18 +216,24 @@ class FreeParameters(Parameters):
 
     def factors(
         self,
-        members_CX: Tensor,
+        layout: Layout,
         kept_Ck: Tensor | None = None,
         dropout: float = 0.0,
     ) -> Factors:
         """Return the probabilities that the logits make."""
-        onward_CkC, emission_CXk = self.onward, self.emission[members_CX.clamp(min=0)]
+        onward_CkC = self.onward
         if kept_Ck is not None:
             onward_CkC = onward_CkC.take_along_dim(kept_Ck.unsqueeze(2), 1)
-            emission_CXk = emission_CXk.take_along_dim(kept_Ck.unsqueeze(1), 2)
+
+        def logits(bucket: Bucket) -> Tensor:
+            logits_cXk = self.emission[bucket.members_cX]
+            if kept_Ck is None:
+                return logits_cXk
+            return logits_cXk.take_along_dim(kept_Ck[bucket.clusters_c].unsqueeze(1), 2)
+
         made = _Table(self.within, kept_Ck)
         made.onward_CkC = F.softmax(onward_CkC, -1)
-        made.emission_CXk = _normalised(emission_CXk, members_CX >= 0)
+        made.emission_Pk, made.row_V = _normalised(layout, logits), layout.row_V
         return made
 
 
@@ -239,5 +258,10 @@ def rows(table: Float[Tensor, "C ..."], places_N: Int[Tensor, " N"]) -> Float[Te
     return F.embedding(places_N, table.flatten(1)).unflatten(1, table.shape[1:])
 
 
-def _normalised(logits_CXk: Tensor, present_CX: Bool[Tensor, "C X"]) -> Float[Tensor, "C X k"]:
-    return F.softmax(logits_CXk.masked_fill(~present_CX.unsqueeze(2), IMPOSSIBLE), 1)
+def _normalised(layout: Layout, logits: Callable[[Bucket], Tensor]) -> Float[Tensor, "P k"]:
+    """Return p(word | state) of all clusters, from the logits of each bucket."""
+    made = [
+        F.softmax(logits(bucket).masked_fill(~bucket.present_cX.unsqueeze(2), IMPOSSIBLE), 1).flatten(0, 1)
+        for bucket in layout.buckets
+    ]
+    return torch.cat(made)

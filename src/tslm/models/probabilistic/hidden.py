@@ -26,6 +26,7 @@ from tslm.models.probabilistic.factors import (
     Parameters,
     rows,
 )
+from tslm.models.probabilistic.layout import Layout
 from tslm.models.recurrent.heads import CrossEntropy
 from tslm.models.trainable import Carried, Trainable, Window
 from tslm.models.weights import load_weights
@@ -160,13 +161,7 @@ class HiddenStates(Trainable[StateT]):
     def assign(self, cluster_V: Int[Tensor, " V"]) -> None:
         """Give each word its cluster."""
         self.cluster_V.copy_(cluster_V)
-        sizes_C = torch.bincount(self.cluster_V, minlength=self.config.clusters)
-        order_V = self.cluster_V.argsort(stable=True)
-        starts_C = sizes_C.cumsum(0) - sizes_C
-        self.place_V = torch.empty_like(order_V)
-        self.place_V[order_V] = torch.arange(len(order_V)) - starts_C[self.cluster_V[order_V]]
-        self.members_CX = torch.full((self.config.clusters, int(sizes_C.max())), -1)
-        self.members_CX[self.cluster_V, self.place_V] = torch.arange(len(order_V))
+        self.layout = Layout(self.cluster_V, self.config.clusters)
         self.forget()
 
     @torch.no_grad()
@@ -182,7 +177,7 @@ class HiddenStates(Trainable[StateT]):
             self.assign(torch.from_numpy(found_V))
         if isinstance(self.parts, NeuralParameters) and config.start == "words":
             vectors_VM = describe_words(ids, len(counts_V), config.seed, config.embedding)
-            self.parts.start_near(torch.from_numpy(vectors_VM), self.members_CX, torch.from_numpy(counts_V))
+            self.parts.start_near(torch.from_numpy(vectors_VM), self.layout, torch.from_numpy(counts_V))
         share_V = torch.from_numpy((counts_V + 1) / (counts_V + 1).sum())
         share_C = torch.zeros(config.clusters, dtype=share_V.dtype).index_add_(0, self.cluster_V, share_V)
         self.parts.set_prior(share_V.log().to(self.begin_k), share_C.log().to(self.begin_k))
@@ -217,7 +212,7 @@ class HiddenStates(Trainable[StateT]):
         belief_Bk = carried[0][0]
         kept_Ck = self._draw_states() if self.training and self.config.dropout_states else None
         dropout = self.config.dropout if self.training else 0.0
-        factors = self.parts.factors(self.members_CX, kept_Ck, dropout)
+        factors = self.parts.factors(self.layout, kept_Ck, dropout)
         present_TB = targets_TB >= 0
         before_B = self.cluster_V[inputs_TB[0]]
         if kept_Ck is not None:
@@ -242,16 +237,15 @@ class HiddenStates(Trainable[StateT]):
         self, factors: Factors, before_B: Int[Tensor, " B"], words_TB: Int[Tensor, "T B"]
     ) -> Gathered:
         """Look the words of a window up; before it came words of the clusters ``before_B``."""
-        C, X, k = factors.emission_CXk.shape
+        C, k = factors.onward_CkC.shape[:2]
         clusters_UB = torch.cat([before_B.unsqueeze(0), self.cluster_V[words_TB]])
         onward_DCk = factors.onward_CkC.transpose(1, 2).reshape(C * C, k)
         pairs_N = (clusters_UB[:-1] * C + clusters_UB[1:]).flatten()
-        places_N = (clusters_UB[1:] * X + self.place_V[words_TB]).flatten()
         shape = (*words_TB.shape, k)
         return Gathered(
             clusters_UB,
             rows(onward_DCk, pairs_N).view(shape),
-            rows(factors.emission_CXk.reshape(C * X, k), places_N).view(shape),
+            rows(factors.emission_Pk, factors.row_V[words_TB].flatten()).view(shape),
         )
 
     @abstractmethod
@@ -283,7 +277,7 @@ class HiddenStates(Trainable[StateT]):
         if self._factors is not None:
             return self._factors
         with torch.no_grad():
-            made = self.parts.factors(self.members_CX)
+            made = self.parts.factors(self.layout)
         if not self.training:
             self._factors = made
         return made
@@ -318,9 +312,8 @@ class HiddenStates(Trainable[StateT]):
         for cluster, belief_k in zip(cluster_B, belief_Bk, strict=True):
             blocks_Ckk = factors.blocks(cluster.expand(C), torch.arange(C))
             leave_Ck = (factors.onward_CkC[cluster] * belief_k.unsqueeze(1)).t()
-            moved_Ck1 = torch.bmm(leave_Ck.unsqueeze(1), blocks_Ckk).transpose(1, 2)
-            words_CX = torch.bmm(factors.emission_CXk, moved_Ck1).squeeze(2)
-            rows_BV.append(words_CX[self.cluster_V, self.place_V])
+            moved_Ck = torch.bmm(leave_Ck.unsqueeze(1), blocks_Ckk).squeeze(1)
+            rows_BV.append((factors.emission_Vk * moved_Ck[self.cluster_V]).sum(1))
         return torch.stack(rows_BV)
 
 
