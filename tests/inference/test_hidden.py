@@ -56,10 +56,14 @@ def test_the_information_of_a_cut_is_that_of_all_beginnings(model: Probabilistic
         beginnings = itertools.product(range(len(VOCABULARY)), repeat=cut)
         right = probability(model, np.array([[*words, *IDS[cut:]] for words in beginnings])).sum()
         left, whole = probability(model, np.array([IDS[:cut]]))[0], probability(model, np.array([IDS]))[0]
-        assert cuts.information[cut - 1] == pytest.approx(math.log2(whole / left / right), rel=1e-8, abs=1e-10)
+        assert cuts.information[cut - 1] == pytest.approx(
+            math.log2(whole / left / right), rel=1e-8, abs=1e-10
+        )
 
 
-def test_its_mean_over_all_sentences_is_the_mutual_information_of_the_two_sides(model: ProbabilisticModel) -> None:
+def test_its_mean_over_all_sentences_is_the_mutual_information_of_the_two_sides(
+    model: ProbabilisticModel,
+) -> None:
     """I(x₁; x₂ x₃) from the table of all texts of three words, and from the network's own contractions."""
     from tslm.inference.hidden import Passes
 

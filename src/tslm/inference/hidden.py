@@ -37,14 +37,18 @@ def explain_hidden(
     """Explain a sentence; ``ids_T`` ends with ``<eos>``."""
     network, ids = model.network, ids_T.tolist()
     passes = Passes(network, ids)
-    posterior = [_share(belief_k * after_k) for belief_k, after_k in zip(passes.beliefs, passes.after, strict=True)]
+    posterior = [
+        _share(belief_k * after_k) for belief_k, after_k in zip(passes.beliefs, passes.after, strict=True)
+    ]
     return Explanation(
         words=reports,
         effects=_find_effects(network, ids, passes) if effects else None,
         contributions=None,
         state_norms=None,
         cuts=_cut(posterior, passes) if cuts else None,
-        states=tuple(_describe(network, word, chance_k) for word, chance_k in zip(ids, posterior, strict=True)),
+        states=tuple(
+            _describe(network, word, chance_k) for word, chance_k in zip(ids, posterior, strict=True)
+        ),
     )
 
 
@@ -127,8 +131,8 @@ def _cut(posterior: list[Tensor], passes: Passes) -> Cuts:
     ranks = [math.exp(-float(torch.special.xlogy(chance_k, chance_k).sum())) for chance_k in posterior[:-1]]
     return Cuts(
         method="exp of the entropy of the hidden state behind the word, given the whole sentence; information: "
-        "log2 p(sentence) − log2 p(words up to the cut) − log2 p(words behind it), all beginnings of that length summed "
-        "over: the pointwise mutual information of the two sides, whose mean over sentences is their mutual information",
+        "log2 p(sentence) − log2 p(words up to the cut) − log2 p(words behind it), all beginnings of that length "
+        "summed over: the pointwise mutual information of the sides, whose mean over texts is their mutual information",
         exact=True,
         ranks=tuple(ranks),
         information=tuple(information),

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from tslm.models.probabilistic.exchange import Pairs, _gains, _take, exchange_words
@@ -8,7 +10,7 @@ from tslm.models.probabilistic.exchange import Pairs, _gains, _take, exchange_wo
 def objective(ids: np.ndarray, cluster_V: np.ndarray, clusters: int) -> float:
     """Σ N(c, d) ln N(c, d) − Σ N(c, ·) ln N(c, ·) − Σ N(·, d) ln N(·, d), from the text itself."""
     N = np.zeros((clusters, clusters))
-    for before, after in zip(ids[:-1], ids[1:], strict=True):
+    for before, after in itertools.pairwise(ids.tolist()):
         N[cluster_V[before], cluster_V[after]] += 1
 
     def total(counts: np.ndarray) -> float:

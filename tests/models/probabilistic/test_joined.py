@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -87,10 +88,12 @@ def test_a_text_has_the_probability_of_all_hidden_paths_together(model: JoinedMo
     assert scores.sum() == pytest.approx(math.log(sum(weight.values())), rel=1e-10)
 
 
-def test_every_next_word_distribution_sums_to_one_and_is_that_of_score(model: JoinedModel, monkeypatch) -> None:
+def test_every_next_word_distribution_sums_to_one_and_is_that_of_score(
+    model: JoinedModel, monkeypatch
+) -> None:
     text = np.array([[5, 3, 9, 2, 5], [4, 4, 1, 0, 0]])
     whole, _ = model.score(text, model.start(2))
-    monkeypatch.setattr("tslm.models.probabilistic.joined.AT_ONCE", 1)
+    monkeypatch.setattr("tslm.models.probabilistic.hidden.AT_ONCE", 1)
     state = model.start(2)
     for t in range(text.shape[1]):
         predicted = model.predict(state)
@@ -102,7 +105,10 @@ def test_every_next_word_distribution_sums_to_one_and_is_that_of_score(model: Jo
 
 def test_counts_of_other_folds_have_not_seen_the_fold(runs) -> None:
     corpus = open_corpus(runs["kn"].parent / "text.txt")
-    ids, config = corpus.splits["train"], NgramConfig(order=2, unknown=False, discount_fallback=(0.5, 1.0, 1.5))
+    ids, config = (
+        corpus.splits["train"],
+        NgramConfig(order=2, unknown=False, discount_fallback=(0.5, 1.0, 1.5)),
+    )
     known_NF, scores_N = cross_fit(config, corpus, 5)
     assert len(known_NF) == len(scores_N) == len(ids)
     seen_1T, _ = (whole := NgramModel.fit(config, corpus)).score(ids[None].astype(np.int64), whole.start(1))
@@ -111,8 +117,6 @@ def test_counts_of_other_folds_have_not_seen_the_fold(runs) -> None:
     lines = int((ids == corpus.vocabulary.eos_id).sum())
     ends = np.flatnonzero(ids == corpus.vocabulary.eos_id)
     own = ends[-(-lines // 5) - 1] + 1
-    from dataclasses import replace
-
     rest = NgramModel.fit(config, replace(corpus, splits={**corpus.splits, "train": ids[own:]}))
     expected, _ = rest.score(ids[None, :own].astype(np.int64), rest.start(1))
     np.testing.assert_allclose(scores_N[:own], expected[0])
@@ -139,7 +143,7 @@ def test_training_learns_and_resumes(run: Path, tmp_path) -> None:
 
 
 def test_windows_that_forget_where_they_are_are_refused(run: Path, tmp_path) -> None:
-    with pytest.raises(RunError, match="train.state = 'carried'"):
+    with pytest.raises(RunError, match=r"train\.state = 'carried'"):
         train(run.parent / "joined.toml", tmp_path / "reset", overrides=["train.state=reset"])
 
 

@@ -41,7 +41,13 @@ def test_values_and_gradients_are_those_of_the_plain_recursion(counts: bool, T: 
     given = [torch.randn(shape).double().requires_grad_() for shape in shapes]
     clusters_UB = torch.randint(C, (T + 1, B))
     before_Bk, leave, reach, bias, onward, emission, gate = given
-    made = [F.softmax(before_Bk, 1), Vectors(leave, reach, bias), clusters_UB, onward.sigmoid(), emission.sigmoid()]
+    made = [
+        F.softmax(before_Bk, 1),
+        Vectors(leave, reach, bias),
+        clusters_UB,
+        onward.sigmoid(),
+        emission.sigmoid(),
+    ]
     if counts:
         made += [gate.sigmoid(), torch.rand(T, B).double()]
     else:

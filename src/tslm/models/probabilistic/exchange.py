@@ -81,7 +81,7 @@ class Pairs:
     def of_word(
         self, word: int, cluster_V: Int[np.ndarray, " V"], clusters: int
     ) -> tuple[Float[np.ndarray, " C"], Float[np.ndarray, " C"], float]:
-        """Return how often each cluster follows a word and leads to it, itself left out, and how often it is doubled."""
+        """Return how often each cluster follows a word and leads to it, itself apart, and how often it is doubled."""
         followers = self._followers_N[self._followers_at[word] : self._followers_at[word + 1]]
         leaders = self._leaders_N[self._leaders_at[word] : self._leaders_at[word + 1]]
         twice = float((followers == word).sum())

@@ -65,14 +65,16 @@ class Factors(ABC):
             onward_TBk: the probability of the word's cluster after each state of the word before.
             emission_TBk: the probability of the word from each of its states.
         """
+        return read_window(before_Bk, onward_TBk, self.blocks_of(clusters_UB), emission_TBk)
+
+    def blocks_of(self, clusters_UB: Int[Tensor, "U B"]) -> Float[Tensor, "T B k k"] | Float[Tensor, "k k"]:
+        """Return the block before each word, or the one that all share."""
         C, k = self.onward_CkC.shape[:2]
         if C == 1:
             zero_1 = torch.zeros(1, dtype=torch.int64)
-            blocks = self.blocks(zero_1, zero_1)[0]
-        else:
-            blocks = self.blocks(clusters_UB[:-1].flatten(), clusters_UB[1:].flatten())
-            blocks = blocks.view(*onward_TBk.shape, k)
-        return read_window(before_Bk, onward_TBk, blocks, emission_TBk)
+            return self.blocks(zero_1, zero_1)[0]
+        blocks_Nkk = self.blocks(clusters_UB[:-1].flatten(), clusters_UB[1:].flatten())
+        return blocks_Nkk.view(*clusters_UB[1:].shape, k, k)
 
 
 class Parameters(nn.Module, ABC):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -26,12 +27,16 @@ from tslm.models.probabilistic.factors import (
     Parameters,
     rows,
 )
+from tslm.models.probabilistic.forward import follow_text
 from tslm.models.probabilistic.layout import Layout
 from tslm.models.recurrent.heads import CrossEntropy
 from tslm.models.trainable import Carried, Trainable, Window
 from tslm.models.weights import load_weights
 
 StateT = TypeVar("StateT")
+
+AT_ONCE = 1 << 22
+"""How many numbers the blocks of words that are scored together may have: 16 MiB."""
 
 LOST = 1e-4
 """What a state is believed at the least when a window begins in which other states take part than in the last."""
@@ -233,9 +238,7 @@ class HiddenStates(Trainable[StateT]):
         chances_Ck = torch.rand(self.config.clusters, self.config.states)
         return chances_Ck.topk(number, 1).indices.sort(1).values
 
-    def gather(
-        self, factors: Factors, before_B: Int[Tensor, " B"], words_TB: Int[Tensor, "T B"]
-    ) -> Gathered:
+    def gather(self, factors: Factors, before_B: Int[Tensor, " B"], words_TB: Int[Tensor, "T B"]) -> Gathered:
         """Look the words of a window up; before it came words of the clusters ``before_B``."""
         C, k = factors.onward_CkC.shape[:2]
         clusters_UB = torch.cat([before_B.unsqueeze(0), self.cluster_V[words_TB]])
@@ -247,6 +250,38 @@ class HiddenStates(Trainable[StateT]):
             rows(onward_DCk, pairs_N).view(shape),
             rows(factors.emission_Pk, factors.row_V[words_TB].flatten()).view(shape),
         )
+
+    @abstractmethod
+    def leaving(
+        self,
+        factors: Factors,
+        gathered: Gathered,
+        blocks: Float[Tensor, "T B k k"] | Float[Tensor, "k k"],
+        beside: Any,
+    ) -> Float[Tensor, "T B k"]:
+        """Return the factor of each state that is left, given the blocks of all words."""
+
+    @torch.no_grad()
+    def read_text(
+        self, tokens_BT: Int[np.ndarray, "B T"], state: ProbabilisticState, beside: Any
+    ) -> tuple[Float[np.ndarray, "B T"], ProbabilisticState]:
+        """Return ln p of each token, and the state behind the last."""
+        factors, scores = self.factors, list[np.ndarray]()
+        tokens_TB = torch.from_numpy(np.array(tokens_BT.T, np.int64, order="C"))
+        step = max(1, AT_ONCE // (tokens_TB.shape[1] * self.config.states**2))
+        cluster_B, belief_Bk = state.cluster_B, state.belief_Bk.numpy()
+        for begin in range(0, len(tokens_TB), step):
+            part = slice(begin, begin + step)
+            gathered = self.gather(factors, cluster_B, tokens_TB[part])
+            blocks = factors.blocks_of(gathered.clusters_UB)
+            own = None if beside is None else type(beside)(*(values[part] for values in beside))
+            leave_TBk = self.leaving(factors, gathered, blocks, own)
+            scale_TB, belief_Bk = follow_text(
+                belief_Bk, leave_TBk.numpy(), blocks.numpy(), gathered.emission_TBk.numpy()
+            )
+            cluster_B = gathered.clusters_UB[-1]
+            scores.append(np.log(scale_TB))
+        return np.concatenate(scores).T, ProbabilisticState(cluster_B, torch.from_numpy(belief_Bk))
 
     @abstractmethod
     def recur(
@@ -303,9 +338,7 @@ class HiddenStates(Trainable[StateT]):
         self.load_state_dict(weights)
         self.eval()
 
-    def expect(
-        self, cluster_B: Int[Tensor, " B"], belief_Bk: Float[Tensor, "B k"]
-    ) -> Float[Tensor, "B V"]:
+    def expect(self, cluster_B: Int[Tensor, " B"], belief_Bk: Float[Tensor, "B k"]) -> Float[Tensor, "B V"]:
         """Return the probability of every next word, by the hidden states alone."""
         factors, C = self.factors, self.config.clusters
         rows_BV: list[Tensor] = []

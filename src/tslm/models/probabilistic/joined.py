@@ -2,9 +2,9 @@
 
 Beside its hidden state the model remembers the last words, as an n-gram model does. From state z the next word is left
 to the counts with probability λ, or follows from the hidden states as in :mod:`.model`; the hidden state then goes on
-as if it had chosen the word itself (see :mod:`.products`). λ depends on z and on what the counts know of the last words,
-never on the word to come: so the whole is normalised by construction, p(w | history) is a sum over all hidden states,
-and scores and next-word distributions are exact.
+as if it had chosen the word itself (see :mod:`.products`). λ depends on z and on what the counts know of the last
+words, never on the word to come: so the whole is normalised by construction, p(w | history) is a sum over all hidden
+states, and scores and next-word distributions are exact.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from tslm.models.ngram.counting import MAX_ORDER
 from tslm.models.ngram.folds import cross_fit
 from tslm.models.ngram.smoothed import NgramConfig, NgramModel
 from tslm.models.parts import Part, load_parts, save_parts
-from tslm.models.probabilistic.factors import Factors, NeuralParameters, Products, rows
-from tslm.models.probabilistic.hidden import Gathered, HiddenStates, ProbabilisticConfig
-from tslm.models.probabilistic.model import AT_ONCE, ProbabilisticState
+from tslm.models.probabilistic.factors import Factors, Products, rows
+from tslm.models.probabilistic.forward import TINY
+from tslm.models.probabilistic.hidden import Gathered, HiddenStates, ProbabilisticConfig, ProbabilisticState
 from tslm.models.probabilistic.products import read_products
 from tslm.models.recurrent.heads import CrossEntropy
 from tslm.models.trainable import Carried, Window
@@ -50,7 +50,9 @@ class JoinedConfig(ProbabilisticConfig):
         super().__post_init__()
         check(2 <= self.order <= MAX_ORDER, f"model.order = {self.order} must be 2 to {MAX_ORDER}")
         check(2 <= self.folds <= 1000, f"model.folds = {self.folds} must be 2 to 1,000")
-        check(self.parameters == "neural", "hidden states joined with counts have model.parameters = 'neural'")
+        check(
+            self.parameters == "neural", "hidden states joined with counts have model.parameters = 'neural'"
+        )
         check(self.clusters > 1, "hidden states joined with counts need model.clusters of 2 or more")
 
     @property
@@ -173,26 +175,25 @@ class JoinedModel(HiddenStates[JoinedState]):
             raise RunError("this joined model has no counts yet; train it, or load a trained one")
         return self.counts
 
-    @torch.no_grad()
+    def leaving(self, factors: Factors, gathered: Gathered, blocks: Tensor, beside: Beside) -> Tensor:
+        """A state is left for the cluster of the next word, or the counts choose the word."""
+        assert isinstance(factors, Products)  # noqa: S101
+        gate_TBk = self.gate(factors, gathered.clusters_UB[:-1], beside.known_TBF)
+        own_TBk = (blocks @ gathered.emission_TBk.unsqueeze(3)).squeeze(3) + TINY
+        counted_TBk = beside.counted_TB.to(own_TBk).unsqueeze(2) / own_TBk
+        return torch.lerp(gathered.onward_TBk, counted_TBk, gate_TBk)
+
     def score(
         self, tokens_BT: Int[np.ndarray, "B T"], state: JoinedState
     ) -> tuple[Float[np.ndarray, "B T"], JoinedState]:
         """Sum over all hidden states, word by word."""
-        factors, scores = self.factors, list[Tensor]()
         counted_BT, known_BTF, counted_B = self._counts.score_knowing(tokens_BT, state.counted_B)
-        tokens_TB = torch.from_numpy(np.array(tokens_BT.T, np.int64, order="C"))
-        counted_TB = torch.from_numpy(np.exp(counted_BT).T.copy())
-        known_TBF = torch.from_numpy(np.moveaxis(known_BTF, 0, 1).copy())
-        step = max(1, AT_ONCE // (tokens_TB.shape[1] * self.config.states**2))
-        cluster_B, belief_Bk = state.hidden
-        for begin in range(0, len(tokens_TB), step):
-            part = slice(begin, begin + step)
-            gathered = self.gather(factors, cluster_B, tokens_TB[part])
-            beside = Beside(counted_TB[part], known_TBF[part])
-            scale_TB, belief_TBk = self.recur(factors, belief_Bk, gathered, beside)
-            cluster_B, belief_Bk = gathered.clusters_UB[-1], belief_TBk[-1]
-            scores.append(scale_TB.log())
-        return torch.cat(scores).t().numpy(), JoinedState(ProbabilisticState(cluster_B, belief_Bk), counted_B)
+        beside = Beside(
+            torch.from_numpy(np.exp(counted_BT).T.copy()),
+            torch.from_numpy(np.moveaxis(known_BTF, 0, 1).copy()),
+        )
+        scores_BT, hidden = self.read_text(tokens_BT, state.hidden, beside)
+        return scores_BT, JoinedState(hidden, counted_B)
 
     @torch.no_grad()
     def predict(self, state: JoinedState) -> Float[np.ndarray, "B V"]:
@@ -223,7 +224,9 @@ class JoinedModel(HiddenStates[JoinedState]):
         model = cls(config, vocabulary)
         (part,) = load_parts(folder, 1, vocabulary)
         if not isinstance(part.model, BackoffModel) or part.model.order != config.order:
-            raise RunError(f"{folder} is damaged: beside its hidden states stands no n-gram model of its order")
+            raise RunError(
+                f"{folder} is damaged: beside its hidden states stands no n-gram model of its order"
+            )
         model.counts = part.model
         model.restore(folder)
         return model

@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ProbabilisticConfig", "ProbabilisticModel", "ProbabilisticState"]
 
-AT_ONCE = 1 << 24
-"""How many numbers the blocks of words that are scored together may have."""
-
 
 class ProbabilisticModel(HiddenStates[ProbabilisticState]):
     """Eqs. 10, 11, 19. p(w_1 … w_n) = ⟨T, w_1 ⊗ … ⊗ w_n⟩, T a network of non-negative, normalised factors.
@@ -43,6 +40,10 @@ class ProbabilisticModel(HiddenStates[ProbabilisticState]):
         """Nothing stands beside the hidden states."""
         return factors.read(belief_Bk, *gathered)
 
+    def leaving(self, factors: Factors, gathered: Gathered, blocks: Tensor, beside: Any) -> Tensor:
+        """A state is left for the cluster of the next word."""
+        return gathered.onward_TBk
+
     def forget(self) -> None:
         """Forget the matrices too."""
         super().forget()
@@ -52,22 +53,11 @@ class ProbabilisticModel(HiddenStates[ProbabilisticState]):
         """A text begins as if an ``<eos>`` had just been read."""
         return self.at_start(batch)
 
-    @torch.no_grad()
     def score(
         self, tokens_BT: Int[np.ndarray, "B T"], state: ProbabilisticState
     ) -> tuple[Float[np.ndarray, "B T"], ProbabilisticState]:
         """Sum over all hidden states, word by word."""
-        factors = self.factors
-        tokens_TB = torch.from_numpy(np.array(tokens_BT.T, np.int64, order="C"))
-        step = max(1, AT_ONCE // (tokens_TB.shape[1] * self.config.states**2))
-        cluster_B, belief_Bk = state
-        scores: list[Tensor] = []
-        for begin in range(0, len(tokens_TB), step):
-            gathered = self.gather(factors, cluster_B, tokens_TB[begin : begin + step])
-            scale_TB, belief_TBk = self.recur(factors, belief_Bk, gathered, None)
-            cluster_B, belief_Bk = gathered.clusters_UB[-1], belief_TBk[-1]
-            scores.append(scale_TB.log())
-        return torch.cat(scores).t().numpy(), ProbabilisticState(cluster_B, belief_Bk)
+        return self.read_text(tokens_BT, state, None)
 
     @torch.no_grad()
     def predict(self, state: ProbabilisticState) -> Float[np.ndarray, "B V"]:
