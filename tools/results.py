@@ -249,7 +249,10 @@ def make_ranks(results: Path) -> str:
             show_number(summary.valid.perplexity),
         ]
         rows.append([summary.corpus.name, f"{model.rank:,}", dense, *figures])
-    return markdown_table(["corpus", "states", "emissions", "parameters", "epochs", "valid"], rows)
+    if not rows:
+        return "None is kept yet."
+    table = markdown_table(["corpus", "states", "emissions", "parameters", "epochs", "valid"], rows)
+    return f"{table}\n\n![valid perplexity against the number of states](images/perplexity-against-states.svg)"
 
 
 def draw_ranks(results: Path) -> str:
