@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,12 +18,11 @@ import torch
 from tslm.corpus.sources import Corpus
 from tslm.corpus.streams import Columns
 from tslm.evaluation.perplexity import evaluate, perplexity
-from tslm.evaluation.scoring import split_lines
 from tslm.files import to_json, write_text
 from tslm.inference.gating import observe
 from tslm.inference.interpolate import as_part, tune_linear
 from tslm.models.gate import Gate, GatedConfig, GatedMixture, even_gate
-from tslm.models.ngram.smoothed import NgramModel
+from tslm.models.ngram.folds import cross_fit
 from tslm.models.recurrent.heads.base import score_targets
 from tslm.runs.run import Run, open_run
 from tslm.training.gate import learn_gate, nats_of
@@ -101,7 +99,7 @@ def measure(gate: Gate, known_NF: np.ndarray, log_NK: np.ndarray) -> float:
 
 def fit_on_train(counted, dense, corpus, windows, seen, sights, tell) -> None:
     """Learn gates from windows of train: counts cross-fitted, the dense model with and without its dropout."""
-    known, log_counted = cross_fit(counted, corpus)
+    known, log_counted = cross_fit(counted.recipe.model, corpus, FOLDS)
     tell("counts, cross-fitted", "train", perplexity(-float(log_counted.sum()), len(log_counted)))
     places = Columns(
         np.arange(len(corpus.splits["train"]), dtype=np.int32), batch=40, window=35, eos_id=0
@@ -118,22 +116,6 @@ def fit_on_train(counted, dense, corpus, windows, seen, sights, tell) -> None:
             for split in ("valid", "test"):
                 found = measure(gate, seen[split][0][:, columns], seen[split][1])
                 tell(f"gate of train, dense {name}, sees {sees}", split, found)
-
-
-def cross_fit(counted: Run, corpus: Corpus) -> tuple[np.ndarray, np.ndarray]:
-    """Return what counts of the other folds know before each word of train, and their ln p of it."""
-    ids = corpus.splits["train"]
-    lines = split_lines(ids, corpus.vocabulary.eos_id)
-    folds_N = np.repeat(np.arange(len(lines)) * FOLDS // len(lines), [len(line) for line in lines])
-    known: list[np.ndarray] = []
-    scores: list[np.ndarray] = []
-    for fold in range(FOLDS):
-        others = replace(corpus, splits={**corpus.splits, "train": ids[folds_N != fold]})
-        model = NgramModel.fit(counted.recipe.model, others)
-        scores_1T, known_1TF, _ = model.score_knowing(ids[None, folds_N == fold], model.start(1))
-        known.append(known_1TF[0].astype(np.float32))
-        scores.append(scores_1T[0])
-    return np.concatenate(known), np.concatenate(scores)
 
 
 def read_train(

@@ -91,6 +91,8 @@ def _kind(run: str, summary: Summary) -> str | None:
         return row
     if recipe.kind == "recurrent":
         return recipe.model.cell.kind if recipe.model.cell.kind not in PLAIN_ROWS else None
+    if recipe.kind in ("probabilistic", "joined"):
+        return recipe.kind
     # What remembers the text at hand has a table of its own.
     return recipe.kind if recipe.kind == "interpolation" and "cache" not in summary.parts else None
 
@@ -139,12 +141,12 @@ def make_trials(folder: Path) -> str:
         rows.append(
             [
                 summary.corpus.name,
-                recipe.model.cell.kind,
+                recipe.model.cell.kind if recipe.kind == "recurrent" else recipe.kind,
                 trial,
                 show_size(recipe),
                 str(train.epochs),
                 str(train.learning_rate),
-                f"{objective.frequent} + {objective.sampled}",
+                f"{objective.frequent} + {objective.sampled}" if recipe.kind == "recurrent" else "–",
                 show_number(epochs[-1]["train_perplexity"]) if epochs else "–",
                 show_number(None if summary.valid is None else summary.valid.perplexity),
             ]
@@ -266,6 +268,54 @@ def update(document: Path, parts: Mapping[str, str]) -> str:
     return text
 
 
+def read_ranks(results: Path) -> list[Summary]:
+    """Return the trials ``tuning/<corpus>/probabilistic-rank-…``, the smallest rank first."""
+    found = [result.summary for result in collect(results, "tuning/*/probabilistic-rank-*/summary.json")]
+    return sorted((one for one in found if one is not None), key=lambda one: one.recipe.model.rank)
+
+
+def make_ranks(results: Path) -> str:
+    """Return what more hidden states give and cost, after the same few epochs."""
+    rows: list[list[str]] = []
+    for summary in read_ranks(results):
+        model, train = summary.recipe.model, summary.recipe.train
+        if train is None or summary.valid is None or summary.training is None:
+            continue
+        dense = "dense" if model.clusters == 1 else f"{model.clusters} clusters of {model.states}"
+        figures = [
+            f"{summary.parameters:,}",
+            str(summary.training.epochs),
+            show_number(summary.valid.perplexity),
+        ]
+        rows.append([summary.corpus.name, f"{model.rank:,}", dense, *figures])
+    if not rows:
+        return "None is kept yet."
+    table = markdown_table(["corpus", "states", "emissions", "parameters", "epochs", "valid"], rows)
+    return f"{table}\n\n![valid perplexity against the number of states](images/perplexity-against-states.svg)"
+
+
+def draw_ranks(results: Path) -> str:
+    """Return the figure "perplexity against the number of hidden states"."""
+    from matplotlib.figure import Figure
+
+    from tslm.reports.curves import COLOURS, to_svg
+
+    figure = Figure(figsize=(6.5, 4.0), layout="constrained")
+    axes = figure.subplots()
+    found = [one for one in read_ranks(results) if one.valid is not None]
+    ranks = [one.recipe.model.rank for one in found]
+    valid = [one.valid.perplexity for one in found if one.valid is not None]
+    axes.plot(ranks, valid, color=COLOURS[0], marker="o")
+    for rank, perplexity in zip(ranks, valid, strict=True):
+        axes.annotate(show_number(perplexity), (rank, perplexity), xytext=(4, 4), textcoords="offset points")
+    axes.set(xscale="log", xlabel="hidden states", ylabel="valid perplexity")
+    axes.set_xticks(ranks, labels=[f"{rank:,}" for rank in ranks])
+    axes.set_xticks([], minor=True)
+    epochs = {one.training.epochs for one in found if one.training is not None}
+    axes.set_title(f"Penn Treebank, after {', '.join(map(str, sorted(epochs)))} epochs")
+    return to_svg(figure)
+
+
 def make_documents(results: Path) -> dict[str, dict[str, str]]:
     """Return what is made from runs: document → name of the part → Markdown."""
     return {
@@ -274,6 +324,7 @@ def make_documents(results: Path) -> dict[str, dict[str, str]]:
         "docs/reading.md": {"reading": make_reading(results), "gates": make_gates(results)}
         | {"adaptations": make_adaptations(results)},
         "docs/pretrained.md": {"pretrained": make_pretrained(results)},
+        "docs/probabilistic.md": {"ranks": make_ranks(results)},
         "docs/log.md": {"trials": make_trials(results)},
         "docs/findings.md": {**make_claims(results), "ratios": make_ratios("ptb", results)},
     }
@@ -284,6 +335,8 @@ def write_documents(results: Path, root: Path) -> None:
     for document, parts in make_documents(results).items():
         write_text(root / document, update(root / document, parts))
     write_text(root / "docs" / "images" / "valid-against-train.svg", draw_generalisation("ptb", results))
+    if read_ranks(results):
+        write_text(root / "docs" / "images" / "perplexity-against-states.svg", draw_ranks(results))
     for what, corpus in expand("all"):
         try:
             made = report(what, corpus, None, results)

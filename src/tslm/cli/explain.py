@@ -14,6 +14,7 @@ EXAMPLES = """examples:
   tslm explain runs/ptb-tslm "the company said it will sell its stock"
   tslm explain runs/ptb-tslm "the company said it" --svg effects.svg
   tslm explain runs/ptb-kn5 "the company said it" --json
+  tslm explain runs/ptb-probabilistic "the company said it"
 
 The effect of a word on a later one is found by putting a stand-in in its place: the mean of all words, which averages
 the logits (not the probabilities) over every word (Eq. 14), or, with --replace ones, a word that changes nothing. That
@@ -21,7 +22,9 @@ is an exact contraction of the model's own network for one layer of an exact cel
 that a matrix reads out. Not so in a normalised TSLM, whose divisor sees the whole history; behind a second layer, whose
 gates or factors are made of the first one's states; through tanh; or in a mixture of softmaxes, where the states
 are contracted exactly but the probabilities, not the logits, are added. The output says which it was. n-gram models,
-RNN and LSTM have no factors: the word is replaced by <unk> and the sentence read again."""
+RNN and LSTM have no factors: the word is replaced by <unk> and the sentence read again. A probabilistic model sums over
+every word in its place, exactly; it also shows the hidden states of each word, what they emit, and how many bits the
+two sides of each cut of the sentence say of each other."""
 
 
 def add(subparsers: Any) -> None:
@@ -100,6 +103,10 @@ def _print(explanation: Explanation) -> None:
         for table in heat_tables(places, matrix, console.width):
             console.print(table, width=max(console.width, console.measure(table).minimum), crop=False)
         console.print(method, markup=False)
+    if explanation.states is not None:
+        console.print("\nhidden states of each word, given the whole sentence", style="italic")
+        states = _state_table(explanation)
+        console.print(states, width=max(console.width, console.measure(states).minimum), crop=False)
     if explanation.cuts is not None:
         console.print(f"\ncut rank: {explanation.cuts.method}", markup=False)
 
@@ -131,4 +138,25 @@ def _word_table(explanation: Explanation, width: int) -> Table:
         styles[3] = "bold red" if word.surprise > word.entropy + 4 else ""
         marked = [Text(cell, style=style) for cell, style in zip(cells, styles, strict=False)]
         table.add_row(*marked, Text(shown))
+    return table
+
+
+def _state_table(explanation: Explanation) -> Table:
+    """Return the table of the likeliest hidden states: what each emits most, and which words share them."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("word", no_wrap=True)
+    table.add_column("state", justify="right", no_wrap=True)
+    table.add_column("p", justify="right", no_wrap=True)
+    table.add_column("emits")
+    table.add_column("shares its states with")
+    for word, report in zip(explanation.words, explanation.states or (), strict=True):
+        others = ", ".join(other for other in report.cluster_words if other != word.word)
+        for place, state in enumerate(report.states):
+            emits = "  ".join(f"{emitted} {chance:.2f}" for emitted, chance in state.words)
+            names = (word.word, others) if place == 0 else ("", "")
+            cells = (names[0], f"{state.number}", f"{state.probability:.3f}", emits, names[1])
+            table.add_row(*(Text(cell) for cell in cells))
     return table

@@ -63,18 +63,19 @@ class Columns:
         # The first columns of all are the longer ones; a process owns a run of neighbouring columns.
         starts_B = np.arange(batch + 1) * length + np.minimum(np.arange(batch + 1), longer)
         own = slice(rank * batch // world, (rank + 1) * batch // world)
-        self._starts_B = starts_B[:-1][own]
+        self.starts_B = starts_B[:-1][own]
+        """Where in the text each column begins."""
         self._ends_B = starts_B[1:][own]
 
     @property
     def batch(self) -> int:
         """How many columns this process reads."""
-        return len(self._starts_B)
+        return len(self.starts_B)
 
     @property
     def target_count(self) -> int:
         """How many tokens this process predicts in an epoch."""
-        return int((self._ends_B - self._starts_B).sum())
+        return int((self._ends_B - self.starts_B).sum())
 
     def __len__(self) -> int:
         """How many windows an epoch has; the same for every process."""
@@ -85,8 +86,8 @@ class Columns:
         start = range(len(self))[index] * self._window
         stop = min(start + self._window, self._longest)
         # One place more on the left: the input of the first target is the token before it.
-        places_BT = self._starts_B[:, None] + np.arange(start - 1, stop)
-        inside_BT = (places_BT >= self._starts_B[:, None]) & (places_BT < self._ends_B[:, None])
+        places_BT = self.starts_B[:, None] + np.arange(start - 1, stop)
+        inside_BT = (places_BT >= self.starts_B[:, None]) & (places_BT < self._ends_B[:, None])
         tokens_BT = self._ids[np.clip(places_BT, 0, len(self._ids) - 1)].astype(np.int64)
         inputs_BT = np.where(inside_BT, tokens_BT, self._eos_id)[:, :-1]
         targets_BT = np.where(inside_BT, tokens_BT, PADDING)[:, 1:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +89,30 @@ class Cuts:
     exact: bool
     ranks: tuple[float, ...]
     """After each word but ``<eos>``: how many independent features of the words so far matter to what follows."""
+    information: tuple[float, ...] | None = None
+    """What the two sides of each cut say of each other, in bits, where the model is a probability throughout."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenState:
+    """A hidden state, and what it is like."""
+
+    number: int
+    probability: float
+    """Given the whole sentence."""
+    words: tuple[tuple[str, float], ...]
+    """The words that it emits most, each with its probability there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateReport:
+    """The hidden states behind a word."""
+
+    cluster: int
+    cluster_words: tuple[str, ...]
+    """The most common words that share these states."""
+    states: tuple[HiddenState, ...]
+    """The likeliest first."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -109,6 +133,8 @@ class Explanation:
     state_norms: tuple[float, ...] | None
     """‖h‖ after each word but ``<eos>``, where the first layer is a chain of tensors."""
     cuts: Cuts | None
+    states: tuple[StateReport, ...] | None = None
+    """Of each word, for a probabilistic model."""
 
     @property
     def log_probability(self) -> float:
@@ -129,6 +155,8 @@ class Explanation:
         header = ["word", "p", "rank", "bits", "expected"]
         header += ["‖h‖"] if self.state_norms is not None else []
         header += ["cut rank"] if self.cuts is not None else []
+        information = None if self.cuts is None else self.cuts.information
+        header += ["cut bits"] if information is not None else []
         rows: list[list[str]] = []
         for place, word in enumerate(self.words):
             cells = [
@@ -138,7 +166,8 @@ class Explanation:
                 f"{word.surprise:.2f}",
                 f"{word.entropy:.2f}",
             ]
-            for numbers in (self.state_norms, None if self.cuts is None else self.cuts.ranks):
+            ranks = None if self.cuts is None else self.cuts.ranks
+            for numbers in (self.state_norms, ranks, information):
                 if numbers is not None:
                     cells.append(f"{numbers[place]:.2f}" if place < len(numbers) else "")
             best = [f"{entry.word} {entry.probability:.3f}" for entry in word.alternatives[:shown]]
@@ -197,6 +226,10 @@ def explain(
         raise SizeLimitError(f"the sentence has {len(words)} words; at most {LONGEST} can be explained")
     ids_T = model.vocabulary.encode([*words, EOS])
     reports = tuple(explain_words(model, [*words, EOS], top=top))
+    if model.kind == "probabilistic":
+        from tslm.inference.hidden import explain_hidden
+
+        return explain_hidden(cast(Any, model), ids_T, reports, effects=effects, cuts=cuts)
     if not isinstance(model, HasNetwork) or model.chain() is None:
         found = _replace_by_unk(model, ids_T) if effects else None
         return Explanation(words=reports, effects=found, contributions=None, state_norms=None, cuts=None)
@@ -266,7 +299,31 @@ def describe_explanation(explanation: Explanation) -> dict[str, Any]:
         "state_norms": None if explanation.state_norms is None else list(explanation.state_norms),
         "cuts": None
         if cuts is None
-        else {"method": cuts.method, "exact": cuts.exact, "ranks": list(cuts.ranks)},
+        else {
+            "method": cuts.method,
+            "exact": cuts.exact,
+            "ranks": list(cuts.ranks),
+            "information": None if cuts.information is None else list(cuts.information),
+        },
+        "states": None
+        if explanation.states is None
+        else [describe_states(report) for report in explanation.states],
+    }
+
+
+def describe_states(report: StateReport) -> dict[str, Any]:
+    """Return the hidden states of a word as plain values for JSON."""
+    return {
+        "cluster": report.cluster,
+        "cluster_words": list(report.cluster_words),
+        "states": [
+            {
+                "number": state.number,
+                "probability": state.probability,
+                "words": [{"word": word, "probability": chance} for word, chance in state.words],
+            }
+            for state in report.states
+        ],
     }
 
 

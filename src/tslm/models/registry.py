@@ -21,6 +21,7 @@ KINDS = {
     "cache": ("tslm.models.cached", "CachedModel", "CachedConfig"),
     "compressed": ("tslm.models.ngram.compressed", "CompressedModel", "CompressedConfig"),
     "probabilistic": ("tslm.models.probabilistic.model", "ProbabilisticModel", "ProbabilisticConfig"),
+    "joined": ("tslm.models.probabilistic.joined", "JoinedModel", "JoinedConfig"),
     "recurrent": ("tslm.models.recurrent.model", "RecurrentModel", "RecurrentConfig"),
 }
 """kind → module, model class, config class."""

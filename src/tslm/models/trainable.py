@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
+import numpy as np
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -48,6 +49,9 @@ class Trainable(nn.Module, LanguageModel[StateT], ABC):
     @abstractmethod
     def prepare(self, corpus: Corpus) -> None:
         """Start from what can be counted in the training text."""
+
+    def follow(self, starts_B: Int[np.ndarray, " B"]) -> None:
+        """Be told where in the training text each column begins, before any is read; most models need not know."""
 
     @abstractmethod
     def begin(self, batch: int) -> Carried:

@@ -69,6 +69,9 @@ def show_size(recipe: Recipe) -> str:
     if recipe.kind == "recurrent":
         mixture = f", K = {model.head.experts}" if model.head.kind == "mixture" else ""
         return f"{model.rank} × {model.layers}{mixture}"
+    if recipe.kind in ("probabilistic", "joined"):
+        beside = f" + order {model.order}" if recipe.kind == "joined" else ""
+        return f"{model.rank:,} states, {model.clusters} clusters{beside}"
     if recipe.kind == "interpolation":
         return " + ".join(f"{weight:.2f}" for weight in model.weights)
     return f"order {model.order}" if hasattr(model, "order") else "–"

@@ -218,11 +218,35 @@ class EffectMatrix(BaseModel):
 
 
 class CutRanks(BaseModel):
-    """The effective rank behind each word."""
+    """The effective rank behind each word, and what the two sides say of each other in bits."""
 
     method: str
     exact: bool
     ranks: list[float]
+    information: list[float] | None = None
+
+
+class Emitted(BaseModel):
+    """A word and its probability from a state."""
+
+    word: str
+    probability: float
+
+
+class HiddenState(BaseModel):
+    """A hidden state, its probability given the whole sentence, and what it emits most."""
+
+    number: int
+    probability: float
+    words: list[Emitted]
+
+
+class WordStates(BaseModel):
+    """The likeliest hidden states of a word, and the words that share them."""
+
+    cluster: int
+    cluster_words: list[str]
+    states: list[HiddenState]
 
 
 class ExplainResponse(BaseModel):
@@ -236,6 +260,8 @@ class ExplainResponse(BaseModel):
     """Row s, column t: what place s (the beginning of the text, then the words) adds to the logit of word t."""
     state_norms: list[float] | None
     cuts: CutRanks | None
+    states: list[WordStates] | None = None
+    """For a probabilistic model."""
     network: str | None = None
     """The tensor network of the sentence as SVG."""
 

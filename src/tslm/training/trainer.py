@@ -90,6 +90,7 @@ class Trainer:
             rank=group.rank,
             world=group.world,
         )
+        self.model.follow(self.columns.starts_B)
         self.optimiser = make_optimiser(config, self.model)
         self.parameters = list(self.model.parameters())
         # All processes must sum over the same sampled words, or the gradients would belong to different losses.

@@ -46,7 +46,7 @@ def tables(model: ProbabilisticModel) -> tuple[np.ndarray, np.ndarray, np.ndarra
         W[c * k : c * k + k, d * k : d * k + k] = factors.onward_CkC[c, :, d, None] * block
     for word in range(V):
         c = int(model.cluster_V[word])
-        emission[c * k : c * k + k, word] = factors.emission_CXk[c, model.place_V[word]]
+        emission[c * k : c * k + k, word] = factors.emission_Vk[word]
     c = int(model.cluster_V[model.vocabulary.eos_id])
     start[c * k : c * k + k] = model.begin_k.softmax(0).detach()
     return W, emission, start
@@ -86,7 +86,7 @@ def test_all_texts_of_a_length_have_probability_one(model: ProbabilisticModel) -
 def test_predict_agrees_with_score_in_pieces(model: ProbabilisticModel, monkeypatch) -> None:
     text = np.array([[0, 2, 3, 1, 5], [4, 4, 1, 0, 0]])
     whole, _ = model.score(text, model.start(2))
-    monkeypatch.setattr("tslm.models.probabilistic.model.AT_ONCE", 1)
+    monkeypatch.setattr("tslm.models.probabilistic.hidden.AT_ONCE", 1)
     state = model.start(2)
     for t in range(text.shape[1]):
         predicted = model.predict(state)

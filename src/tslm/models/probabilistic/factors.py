@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from tslm.models.probabilistic.forward import read_window
+from tslm.models.probabilistic.layout import Bucket, Layout
+from tslm.models.probabilistic.products import Vectors, read_products
+
 IMPOSSIBLE = -1e9
 """A logit whose probability is zero; finite, so that no gradient is undefined."""
+
+NOISE = 0.5
+"""How far from its word a state begins, beside the words' own distances of about one."""
 
 Kind = Literal["neural", "free"]
 
@@ -27,12 +35,46 @@ class Factors(ABC):
     onward_CkC: Float[Tensor, "C k C"]
     """p(cluster of the next word | state)."""
 
-    emission_CXk: Float[Tensor, "C X k"]
-    """p(word | state), the words of each cluster in their order."""
+    emission_Pk: Float[Tensor, "P k"]
+    """p(word | each state of its cluster), in the order of the layout."""
+
+    row_V: Int[Tensor, " V"]
+    """Where each word stands there."""
+
+    @property
+    def emission_Vk(self) -> Float[Tensor, "V k"]:
+        """p(word | each state of its cluster), word by word."""
+        return self.emission_Pk[self.row_V]
 
     @abstractmethod
     def blocks(self, before_N: Int[Tensor, " N"], after_N: Int[Tensor, " N"]) -> Float[Tensor, "N k k"]:
         """Return p(next state | state, next cluster) between pairs of clusters."""
+
+    def read(
+        self,
+        before_Bk: Float[Tensor, "B k"],
+        clusters_UB: Int[Tensor, "U B"],
+        onward_TBk: Float[Tensor, "T B k"],
+        emission_TBk: Float[Tensor, "T B k"],
+    ) -> tuple[Float[Tensor, "T B"], Float[Tensor, "T B k"]]:
+        """Return p of each word after those before it, and the beliefs behind it.
+
+        Args:
+            before_Bk: what is believed before the first word.
+            clusters_UB: of the word before the first one, and of each word.
+            onward_TBk: the probability of the word's cluster after each state of the word before.
+            emission_TBk: the probability of the word from each of its states.
+        """
+        return read_window(before_Bk, onward_TBk, self.blocks_of(clusters_UB), emission_TBk)
+
+    def blocks_of(self, clusters_UB: Int[Tensor, "U B"]) -> Float[Tensor, "T B k k"] | Float[Tensor, "k k"]:
+        """Return the block before each word, or the one that all share."""
+        C, k = self.onward_CkC.shape[:2]
+        if C == 1:
+            zero_1 = torch.zeros(1, dtype=torch.int64)
+            return self.blocks(zero_1, zero_1)[0]
+        blocks_Nkk = self.blocks(clusters_UB[:-1].flatten(), clusters_UB[1:].flatten())
+        return blocks_Nkk.view(*clusters_UB[1:].shape, k, k)
 
 
 class Parameters(nn.Module, ABC):
@@ -40,12 +82,12 @@ class Parameters(nn.Module, ABC):
 
     @abstractmethod
     def factors(
-        self, members_CX: Int[Tensor, "C X"], kept_Ck: Int[Tensor, "C k"] | None = None, dropout: float = 0.0
+        self, layout: Layout, kept_Ck: Int[Tensor, "C k"] | None = None, dropout: float = 0.0
     ) -> Factors:
         """Return the probabilities.
 
         Args:
-            members_CX: the words of each cluster, -1 behind the last.
+            layout: the words of each cluster.
             kept_Ck: the states of each cluster that take part; None for all.
             dropout: the chance that an entry of a vector is dropped.
         """
@@ -55,16 +97,26 @@ class Parameters(nn.Module, ABC):
         """Start from the probability of each word and cluster."""
 
 
-class _Products(Factors):
-    def __init__(self, leave_CkM: Tensor, reach_CkM: Tensor, bias_Ck: Tensor) -> None:
-        self.leave_CkM, self.reach_CkM, self.bias_Ck = leave_CkM, reach_CkM, bias_Ck
+class Products(Factors):
+    """Blocks that are made from vectors."""
+
+    def __init__(self, vectors: Vectors) -> None:
+        self.vectors = vectors
 
     def blocks(self, before_N: Tensor, after_N: Tensor) -> Tensor:
-        reach_NMk = rows(self.reach_CkM, after_N).transpose(1, 2)
-        logits_Nkk = torch.baddbmm(
-            rows(self.bias_Ck, after_N).unsqueeze(1), rows(self.leave_CkM, before_N), reach_NMk
-        )
+        """Return the softmax of the vectors' products."""
+        leave_CkM, reach_CkM, bias_Ck = self.vectors
+        reach_NMk = rows(reach_CkM, after_N).transpose(1, 2)
+        logits_Nkk = torch.baddbmm(rows(bias_Ck, after_N).unsqueeze(1), rows(leave_CkM, before_N), reach_NMk)
         return F.softmax(logits_Nkk, -1)
+
+    def read(
+        self, before_Bk: Tensor, clusters_UB: Tensor, onward_TBk: Tensor, emission_TBk: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the same, word by word where each has a block of its own: they stay in the cache."""
+        if len(self.onward_CkC) == 1:
+            return super().read(before_Bk, clusters_UB, onward_TBk, emission_TBk)
+        return read_products(before_Bk, self.vectors, clusters_UB, onward_TBk, emission_TBk)
 
 
 class NeuralParameters(Parameters):
@@ -87,7 +139,34 @@ class NeuralParameters(Parameters):
         self.word_bias.copy_(log_word_V)
         self.cluster_bias.copy_(log_cluster_C)
 
-    def factors(self, members_CX: Tensor, kept_Ck: Tensor | None = None, dropout: float = 0.0) -> Factors:
+    @torch.no_grad()
+    def start_near(
+        self, vectors_VD: Float[Tensor, "V D"], layout: Layout, counts_V: Int[Tensor, " V"]
+    ) -> None:
+        """Start each state near a word of its cluster, frequent words with more states than others.
+
+        Without a start states are alike, and it takes epochs until each has found words of its own.
+        """
+        vectors_VD = vectors_VD - vectors_VD.mean(0)
+        vectors_VD = vectors_VD / vectors_VD.square().mean(1, keepdim=True).sqrt().clamp(min=1e-6)
+        self.word[:, : vectors_VD.shape[1]] = vectors_VD.to(self.word)
+        states = len(self.state) // self.clusters
+        for clusters_c, members_cX, present_cX in layout.buckets:
+            for cluster, members_X, present_X in zip(
+                clusters_c.tolist(), members_cX, present_cX, strict=True
+            ):
+                words = members_X[present_X]
+                if not len(words):
+                    continue
+                chance = counts_V[words].double().sqrt() + 1e-12
+                # Every word once before any is chosen again, as long as there are states.
+                first = torch.multinomial(chance, min(len(words), states))
+                more = torch.multinomial(chance, states, replacement=True)
+                near_k = words[torch.cat([first, more])[:states]]
+                place = slice(cluster * states, (cluster + 1) * states)
+                self.state[place] = self.word[near_k] + NOISE * self.state[place]
+
+    def factors(self, layout: Layout, kept_Ck: Tensor | None = None, dropout: float = 0.0) -> Factors:
         """Return the probabilities that the vectors make."""
         state_CkM = self.state.view(self.clusters, -1, self.state.shape[1])
         bias_Ck = self.state_bias.view(self.clusters, -1)
@@ -97,14 +176,16 @@ class NeuralParameters(Parameters):
         leave_CkM = F.dropout(self.leave(state_CkM), dropout)
         # Divided once, here, so that logits begin with a variance of about one.
         size = math.sqrt(state_CkM.shape[2])
-        made = _Products(leave_CkM, F.dropout(self.reach(state_CkM), dropout) / size, bias_Ck)
+        made = Products(Vectors(leave_CkM, F.dropout(self.reach(state_CkM), dropout) / size, bias_Ck))
         made.onward_CkC = F.softmax(leave_CkM @ self.cluster.t() + self.cluster_bias, -1)
         emit_CMk = (F.dropout(self.emit(state_CkM), dropout) / size).transpose(1, 2)
-        known_CX = members_CX.clamp(min=0)
-        logits_CXk = torch.baddbmm(
-            self.word_bias[known_CX].unsqueeze(2), F.embedding(known_CX, self.word), emit_CMk
-        )
-        made.emission_CXk = _normalised(logits_CXk, members_CX >= 0)
+
+        def logits(bucket: Bucket) -> Tensor:
+            bias_cX1 = self.word_bias[bucket.members_cX].unsqueeze(2)
+            word_cXM = F.embedding(bucket.members_cX, self.word)
+            return torch.baddbmm(bias_cX1, word_cXM, emit_CMk[bucket.clusters_c])
+
+        made.emission_Pk, made.row_V = _normalised(layout, logits), layout.row_V
         return made
 
 
@@ -137,18 +218,24 @@ class FreeParameters(Parameters):
 
     def factors(
         self,
-        members_CX: Tensor,
+        layout: Layout,
         kept_Ck: Tensor | None = None,
         dropout: float = 0.0,
     ) -> Factors:
         """Return the probabilities that the logits make."""
-        onward_CkC, emission_CXk = self.onward, self.emission[members_CX.clamp(min=0)]
+        onward_CkC = self.onward
         if kept_Ck is not None:
             onward_CkC = onward_CkC.take_along_dim(kept_Ck.unsqueeze(2), 1)
-            emission_CXk = emission_CXk.take_along_dim(kept_Ck.unsqueeze(1), 2)
+
+        def logits(bucket: Bucket) -> Tensor:
+            logits_cXk = self.emission[bucket.members_cX]
+            if kept_Ck is None:
+                return logits_cXk
+            return logits_cXk.take_along_dim(kept_Ck[bucket.clusters_c].unsqueeze(1), 2)
+
         made = _Table(self.within, kept_Ck)
         made.onward_CkC = F.softmax(onward_CkC, -1)
-        made.emission_CXk = _normalised(emission_CXk, members_CX >= 0)
+        made.emission_Pk, made.row_V = _normalised(layout, logits), layout.row_V
         return made
 
 
@@ -173,5 +260,10 @@ def rows(table: Float[Tensor, "C ..."], places_N: Int[Tensor, " N"]) -> Float[Te
     return F.embedding(places_N, table.flatten(1)).unflatten(1, table.shape[1:])
 
 
-def _normalised(logits_CXk: Tensor, present_CX: Bool[Tensor, "C X"]) -> Float[Tensor, "C X k"]:
-    return F.softmax(logits_CXk.masked_fill(~present_CX.unsqueeze(2), IMPOSSIBLE), 1)
+def _normalised(layout: Layout, logits: Callable[[Bucket], Tensor]) -> Float[Tensor, "P k"]:
+    """Return p(word | state) of all clusters, from the logits of each bucket."""
+    made = [
+        F.softmax(logits(bucket).masked_fill(~bucket.present_cX.unsqueeze(2), IMPOSSIBLE), 1).flatten(0, 1)
+        for bucket in layout.buckets
+    ]
+    return torch.cat(made)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -36,6 +37,29 @@ def read_window(
         emission_TBk: e: the probability of the word from each of its states.
     """
     return _Forward.apply(before_Bk, leave_TBk, blocks, emission_TBk)  # pyright: ignore[reportReturnType]
+
+
+def follow_text(
+    before_Bk: Float[np.ndarray, "B k"],
+    leave_TBk: Float[np.ndarray, "T B k"],
+    blocks: Float[np.ndarray, "T B k k"] | Float[np.ndarray, "k k"],
+    emission_TBk: Float[np.ndarray, "T B k"],
+) -> tuple[Float[np.ndarray, "T B"], Float[np.ndarray, "B k"]]:
+    """Return p of each word, and the last belief: the same recursion without gradients.
+
+    NumPy takes a fifth of PyTorch's time over a single text, where each operation is a small one.
+    """
+    belief_B1k = before_Bk[:, None]
+    scale_TB = np.empty(leave_TBk.shape[:2], leave_TBk.dtype)
+    for t, (leave_Bk, emission_Bk) in enumerate(zip(leave_TBk, emission_TBk, strict=True)):
+        block = blocks if blocks.ndim == 2 else blocks[t]
+        joint_B1k = np.matmul(belief_B1k * leave_Bk[:, None], block)
+        joint_B1k *= emission_Bk[:, None]
+        scale_B1 = joint_B1k.sum(2)
+        scale_B1 += TINY
+        scale_TB[t] = scale_B1[:, 0]
+        belief_B1k = joint_B1k / scale_B1[:, :, None]
+    return scale_TB, belief_B1k[:, 0]
 
 
 class _Forward(torch.autograd.Function):

@@ -45,7 +45,7 @@ class Network:
                 blocks_Ckk = factors.blocks(every_C[cluster].expand(C), every_C)
                 onward_Ck1 = factors.onward_CkC[cluster].t().unsqueeze(2)
                 W_CkCk[cluster] = (blocks_Ckk * onward_Ck1).transpose(0, 1)
-            self.emission_CXk = factors.emission_CXk
+            self.emission_Vk = factors.emission_Vk
 
     @property
     def begin_R(self) -> Float[Tensor, " R"]:
@@ -84,20 +84,19 @@ class Network:
 
     def emission_k(self, word: int) -> Float[Tensor, " k"]:
         """Return the probability of a word from each of the states of its cluster."""
-        return self.emission_CXk[self.model.cluster_V[word], self.model.place_V[word]]
+        return self.emission_Vk[word]
 
     def mass_R(self, words: Sequence[int]) -> Float[Tensor, " R"]:
         """Return the probability of any of some words from each state."""
-        among_V = torch.zeros(len(self.model.vocabulary), dtype=torch.bool)
-        among_V[list(words)] = True
-        among_CX = among_V[self.model.members_CX] & (self.model.members_CX >= 0)
-        return (self.emission_CXk * among_CX.unsqueeze(2)).sum(1).flatten()
+        some = torch.tensor(list(words), dtype=torch.int64)
+        mass_Ck = self.W_RR.new_zeros(self.model.config.clusters, self.model.config.states)
+        mass_Ck.index_add_(0, self.model.cluster_V[some], self.emission_Vk[some])
+        return mass_Ck.flatten()
 
     def words_V(self, weight_R: Float[Tensor, " R"]) -> Float[Tensor, " V"]:
         """Return Σ over states of weight times emission, for each word."""
-        C, k = self.model.config.clusters, self.model.config.states
-        words_CX = torch.bmm(self.emission_CXk, weight_R.view(C, k, 1)).squeeze(2)
-        return words_CX[self.model.cluster_V, self.model.place_V]
+        weight_Ck = weight_R.view(self.model.config.clusters, self.model.config.states)
+        return torch.linalg.vecdot(self.emission_Vk, weight_Ck[self.model.cluster_V])
 
 
 def check_ids(words: Sequence[int | None], size: int) -> None:

@@ -268,7 +268,27 @@ function chainTable(words, report) {
   const rows = [head];
   if (report.state_norms) rows.push(row("norm of the state", report.state_norms, 1));
   if (report.cuts) rows.push(row("effective rank of the cut behind it", report.cuts.ranks, 1));
+  if (report.cuts && report.cuts.information) rows.push(row("bits that both sides of the cut say of each other", report.cuts.information, 2));
   return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "states" }, make("table", {}, ...rows));
+}
+
+function statesTable(words, states) {
+  const names = ["word", "state", "p", "emits", "shares its states with"];
+  const head = make("tr", {}, ...names.map((name) => make("th", { text: name, scope: "col" })));
+  const rows = states.flatMap((report, place) =>
+    report.states.map((state, number) =>
+      make(
+        "tr",
+        {},
+        make("th", { text: number ? "" : words[place], scope: "row" }),
+        make("td", { text: String(state.number) }),
+        make("td", { text: state.probability.toFixed(3) }),
+        make("td", { text: state.words.map((entry) => `${entry.word} ${entry.probability.toFixed(2)}`).join("  ") }),
+        make("td", { text: number ? "" : report.cluster_words.filter((word) => word !== words[place]).join(", ") }),
+      ),
+    ),
+  );
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "hidden states" }, make("table", { id: "states" }, head, ...rows));
 }
 
 async function explainSentence() {
@@ -290,6 +310,9 @@ async function explainSentence() {
     }
     if (report.state_norms || report.cuts) parts.push(chainTable(words, report));
     if (report.cuts) parts.push(make("p", { class: "hint", text: `effective rank: ${report.cuts.method}` }));
+    if (report.states) {
+      parts.push(make("h3", { text: "hidden states of each word, given the whole sentence" }), statesTable(words, report.states));
+    }
     if (report.network) {
       const picture = make("img", { class: "network", id: "network", alt: `tensor network of “${text}”` });
       pictures.set(picture, report.network);
