@@ -14,6 +14,10 @@ class CorpusError(TslmError):
     """A corpus that is missing, damaged or not readable as text."""
 
 
+class DownloadError(CorpusError):
+    """A file that could not be fetched, or that is not the one expected."""
+
+
 class RecipeError(TslmError):
     """A recipe with an unknown key or a value out of range."""
 

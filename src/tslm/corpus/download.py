@@ -11,7 +11,7 @@ import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 
-from tslm.errors import CorpusError
+from tslm.errors import DownloadError
 from tslm.progress import track_bytes
 
 TRIES = 3
@@ -27,10 +27,6 @@ _PASSING = (
     TimeoutError,
     ssl.SSLError,
 )
-
-
-class DownloadError(CorpusError):
-    """A file that could not be fetched, or that is not the one expected."""
 
 
 def download(

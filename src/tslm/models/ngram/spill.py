@@ -1,46 +1,53 @@
-"""Counting n-grams of more text than fits in memory: the sorting is left to DuckDB, which spills to disk.
+"""Counting n-grams of more text than fits in memory.
 
-Every window of N words from each token on, padded behind the end of its line, is one row of whole numbers, each of
-which packs several words. Sorted, the rows hold all orders at once: the n-grams of length k are the different first k
-words, in the order of the tree. They are not grouped before: most windows are different, and equal ones stand side by
-side once they are sorted.
+Windows are distributed over files by ranges of their first words, about equally many in each, and each file is sorted
+in memory and read off as n-grams, on all cores. The files follow each other in the order of the tree, so its arrays are
+written from beginning to end.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack
+from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tslm.errors import TslmError
-from tslm.models.ngram.counting import NgramCounts, mark_lines
-from tslm.models.ngram.trie import IntArray, NgramTrie, search_sorted
+from tslm.models.ngram.counting import NgramCounts
+from tslm.models.ngram.trie import IntArray, NgramTrie, cut_histories, search_sorted
+from tslm.models.ngram.windows import LARGEST, Level, Packing, read_levels
 from tslm.progress import track_count
 from tslm.shapes import Int
 
 CHUNK = 1 << 19
-"""How many windows or nodes are held at a time: few enough for their memory to be used again and again."""
+"""How many tokens or nodes are held at a time: few enough for their memory to be used again and again."""
 
 CORES = os.cpu_count() or 1
 
-ENGINE_SHARE = 0.4
-"""The share of the memory that DuckDB may take for its buffers; the rest is for chunks and mapped arrays."""
+SORTED_BYTES = 120
+"""What sorting a window and reading it off takes, about."""
 
-POLL_SECONDS = 0.5
-"""How often DuckDB is asked how far it has sorted."""
+SHARE = 0.5
+"""The share of the memory for sorting; the rest is for chunks and mapped arrays."""
+
+MOST_PARTS = 400
+"""How many files are open at a time, at most."""
+
+SAMPLE = 1 << 14
+"""How many windows of a chunk are looked at to choose the ranges."""
 
 Tick = Callable[[int], None]
 
 Show = Callable[[str, int, str], AbstractContextManager[Tick]]
 """Given what is being done, how much of it there is, and its unit: shows it, and is told how much more is done."""
+
+Item, Result = TypeVar("Item"), TypeVar("Result")
 
 
 def count_on_disk(
@@ -62,20 +69,18 @@ def count_on_disk(
         eos_id: the word that ends a line.
         memory_gib: the memory to stay within, about.
         show: shows the progress of each stage; on standard error, after two seconds, unless given.
-
-    Raises:
-        TslmError: DuckDB is not installed.
     """
+    packing = Packing(order=order, vocabulary_size=vocabulary_size, eos_id=eos_id)
+    together = max(1, min(LARGEST, int(memory_gib * 2**30 * SHARE / SORTED_BYTES / CORES)))
     with tempfile.TemporaryDirectory(prefix="tslm-count-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        rows = _sort_windows(folder, ids, order, vocabulary_size, eos_id, memory_gib, show)
-        sizes = _write_levels(folder, rows, order, vocabulary_size)
+        parts = _distribute(folder, ids, packing, together, show)
+        sizes = _write_levels(folder, parts, packing, together, show)
         levels = np.concatenate([[0, 1], 1 + np.cumsum([vocabulary_size + 1, *sizes])]).astype(np.int64)
-        keys = _join_keys(folder, levels, vocabulary_size)
-        with show("linking n-grams to histories", int(levels[-2] - levels[1]), "n-grams") as tick:
-            first_children = _find_children(folder, levels, keys, vocabulary_size, tick)
+        with show("linking n-grams to histories", int(levels[-1] - levels[2]), "n-grams") as tick:
+            keys, first_children = _join_keys(folder, levels, vocabulary_size + 1, tick)
         with show("linking n-grams to suffixes", int(levels[-1] - levels[2]), "n-grams") as tick:
-            suffixes = _find_suffixes(folder, levels, keys, vocabulary_size, tick)
+            suffixes = _find_suffixes(folder, levels, keys, first_children, vocabulary_size + 1, tick)
         counts = _join_counts(folder, levels, len(ids))
     trie = NgramTrie(
         vocabulary_size=vocabulary_size,
@@ -87,247 +92,217 @@ def count_on_disk(
     return NgramCounts(trie=trie, counts=counts)
 
 
-def _sort_windows(
-    folder: Path,
-    ids: Int[np.ndarray, "T"],
-    order: int,
-    vocabulary_size: int,
-    eos_id: int,
-    memory_gib: float,
-    show: Show,
-) -> Iterator[IntArray]:
-    """Yield the windows in ascending order, one row of the array per place in the window, 0 behind the line."""
-    try:
-        import duckdb
-    except ImportError as error:
-        raise TslmError("counting on disk needs DuckDB: pip install 'tslm[spill]'") from error
-    bits = (vocabulary_size + 1).bit_length()
-    per_column = 63 // bits
-    columns = [f"c{number}" for number in range(-(-order // per_column))]
-    names = ", ".join(columns)
-    connection = duckdb.connect(
-        str(folder / "windows.duckdb"),
-        config={
-            "memory_limit": f"{int(memory_gib * ENGINE_SHARE * 1024)}MiB",
-            "temp_directory": str(folder / "spilled"),
-        },
+def _distribute(
+    folder: Path, ids: Int[np.ndarray, "T"], packing: Packing, together: int, show: Show
+) -> list[Path]:
+    """Write the windows to files, each of a range of first columns, and return the files in their order."""
+    starts = range(0, len(ids), CHUNK)
+    wanted = min(MOST_PARTS, -(-2 * len(ids) // together))
+    splitters = _choose_splitters(ids, packing, starts, wanted)
+    paths = [folder / f"windows-{number}" for number in range(len(splitters) + 1)]
+
+    def pack(start: int) -> tuple[NDArray[np.int64], IntArray]:
+        rows = packing.pack(ids, start, min(start + CHUNK, len(ids)))
+        numbers = np.searchsorted(splitters, rows[:, 0], side="right").astype(np.uint16)
+        # A stable sort of so short numbers is one by their digits, and much faster.
+        return rows[np.argsort(numbers, kind="stable")], np.bincount(numbers, minlength=len(paths))
+
+    with ExitStack() as stack, show("writing windows", len(ids), "tokens") as tick:
+        files = [stack.enter_context(path.open("wb")) for path in paths]
+        for start, (rows, sizes) in zip(starts, _map_in_order(pack, starts), strict=True):
+            for file, own in zip(files, np.split(rows, np.cumsum(sizes)[:-1]), strict=True):
+                own.tofile(file)
+            tick(min(CHUNK, len(ids) - start))
+    return paths
+
+
+def _choose_splitters(
+    ids: Int[np.ndarray, "T"], packing: Packing, starts: Sequence[int], parts: int
+) -> IntArray:
+    """Return first columns that part a sample of the windows into about equally many."""
+    some = starts[:: max(1, len(starts) // 64)]
+    sample = np.sort(
+        np.concatenate(
+            [packing.pack(ids, start, min(start + min(CHUNK, SAMPLE), len(ids)))[:, 0] for start in some]
+        )
     )
-    try:
-        connection.execute(f"CREATE TABLE windows ({', '.join(f'{name} BIGINT' for name in columns)})")
-        total = 0
-        with show("writing windows", len(ids), "tokens") as tick:
-            for chunk, words in enumerate(_make_windows(ids, order, vocabulary_size, eos_id)):
-                packed: dict[str, IntArray] = {}
-                for number, name in enumerate(columns):
-                    packed[name] = np.zeros(words.shape[1], np.int64)
-                    for word in words[number * per_column : (number + 1) * per_column]:
-                        packed[name] <<= bits
-                        packed[name] |= word
-                connection.register("packed", packed)
-                connection.execute(f"INSERT INTO windows SELECT {names} FROM packed")  # noqa: S608
-                connection.unregister("packed")
-                total += words.shape[1]
-                tick(min(CHUNK, len(ids) - chunk * CHUNK))
-        with show("sorting windows", total, "windows") as tick, _followed(connection, total, tick):
-            connection.execute(
-                f"CREATE TABLE sorted AS SELECT {names} FROM windows ORDER BY {names}"  # noqa: S608
-            )
-        connection.execute("DROP TABLE windows")
-        with show("counting n-grams", total, "windows") as tick:
-            for start in range(0, total, CHUNK):
-                got: dict[str, Any] = connection.execute(
-                    f"SELECT {names} FROM sorted WHERE rowid >= ? AND rowid < ?",  # noqa: S608
-                    [start, start + CHUNK],
-                ).fetchnumpy()
-                words = np.empty((order, len(got[columns[0]])), np.int64)
-                for number, name in enumerate(columns):
-                    places = range(number * per_column, min((number + 1) * per_column, order))
-                    for place in places:
-                        np.right_shift(got[name], bits * (places[-1] - place), out=words[place])
-                        words[place] &= (1 << bits) - 1
-                yield words
-                tick(words.shape[1])
-    finally:
-        connection.close()
-        (folder / "windows.duckdb").unlink(missing_ok=True)
+    return np.unique(sample[np.arange(1, parts) * len(sample) // parts])
 
 
-@contextmanager
-def _followed(connection: Any, total: int, tick: Tick) -> Generator[None, None, None]:
-    """Tell how far the one long statement within the block has come: ``total`` at its end."""
-    connection.execute("SET enable_progress_bar = true")
-    connection.execute("SET enable_progress_bar_print = false")
-    ended = threading.Event()
-    done = 0
-
-    def tell(share: float) -> None:
-        nonlocal done
-        now = max(done, int(total * share))
-        tick(now - done)
-        done = now
-
-    def follow() -> None:
-        while not ended.wait(POLL_SECONDS):
-            tell(connection.query_progress() / 100)  # below zero where it is not known yet
-
-    thread = threading.Thread(target=follow, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-    tell(1.0)
-
-
-def _make_windows(
-    ids: Int[np.ndarray, "T"], order: int, vocabulary_size: int, eos_id: int
-) -> Iterator[IntArray]:
-    """Yield the windows from each token and each begin marker, as word + 1, 0 behind the end of the line.
-
-    One row of the array per place in the window.
-    """
-    for start in range(0, len(ids), CHUNK):
-        some = np.asarray(ids[start : start + CHUNK + order])
-        inside = start > 0 and ids[start - 1] != eos_id  # the chunk begins within a line
-        stream, _ = mark_lines(some, vocabulary_size, eos_id)
-        here = some[:CHUNK]
-        count = len(here) + 1 + int((here[:-1] == eos_id).sum())
-        stream, count = stream[int(inside) :], count - int(inside)
-        padded = np.concatenate([stream, np.full(order, -1, np.int32)]) + 1
-        words = np.empty((order, count), np.int64)
-        open_line = np.ones(count, np.bool_)
-        for place in range(order):
-            np.multiply(padded[place : place + count], open_line, out=words[place])
-            open_line &= words[place] != eos_id + 1
-        yield words
-
-
-def _write_levels(folder: Path, windows: Iterator[IntArray], order: int, vocabulary_size: int) -> list[int]:
-    """Write key and count of every n-gram, histories numbered within their level; return the size of each level."""
-    files = {
-        (level, name): (folder / f"{name}-{level}").open("wb")
-        for level in range(2, order + 1)
-        for name in ("keys", "counts")
-    }
-    base = vocabulary_size + 1
-    single = np.zeros(base, np.int64)
+def _write_levels(folder: Path, parts: list[Path], packing: Packing, together: int, show: Show) -> list[int]:
+    """Write word, count and number of children of every n-gram; return the size of each level from two on."""
+    row_bytes = 8 * len(packing.widths)
+    base, order = packing.vocabulary_size + 1, packing.order
+    single, children = np.zeros(base, np.int64), np.zeros(base, np.int64)
     sizes = np.zeros(order + 1, np.int64)
-    pending = np.zeros(order + 1, np.int64)  # the count of each level's last n-gram, which may go on
-    previous = np.full(order, -1, np.int64)
-    for words in windows:
-        numbers = words[0] - 1
-        single += np.bincount(numbers, minlength=base)
-        changed = np.zeros(words.shape[1], np.bool_)
-        _note_changes(changed, words[0], int(previous[0]))
-        for level in range(2, order + 1):
-            column = words[level - 1]
-            _note_changes(changed, column, int(previous[level - 1]))
-            present = column > 0
-            begins = changed & present
-            new = np.flatnonzero(begins)
-            (numbers[new] * base + column[new] - 1).tofile(files[level, "keys"])
-            numbers = np.cumsum(begins)
-            numbers += sizes[level] - 1
-            # How many windows stand before each new n-gram, and in all.
-            before = np.concatenate([[0], np.cumsum(present)[np.append(new, len(column)) - 1]])
-            if len(new) and new[0] == 0:
-                before[1] = 0
-            groups = np.diff(before)
-            # Before the first new n-gram the last one of the chunk before goes on.
-            groups[0] += pending[level]
-            _append(files[level, "counts"], groups[:-1] if sizes[level] else groups[1:-1])
-            pending[level] = groups[-1]
-            sizes[level] += len(new)
-        previous = words[:, -1].copy()
-    for level in range(2, order + 1):
-        _append(files[level, "counts"], pending[level : level + 1] if sizes[level] else pending[:0])
-    for file in files.values():
-        file.close()
+    last = [0] * order
+
+    def read(path: Path) -> tuple[IntArray, list[Level]]:
+        rows, counts = _sort_file(path, packing, together)
+        return rows[[0, -1]], list(read_levels(packing, rows, counts))
+
+    filled = [path for path in parts if path.stat().st_size]
+    total = sum(path.stat().st_size for path in filled) // row_bytes
+    with ExitStack() as stack, show("counting n-grams", total, "windows") as tick:
+        files = {
+            (level, name): stack.enter_context((folder / f"{name}-{level}").open("w+b"))
+            for level in range(2, order + 1)
+            for name in ("words", "counts", "children")
+        }
+        for path, (ends, levels) in zip(filled, _map_in_order(read, filled), strict=True):
+            shared = _shared(last, packing.unpack(ends[0]))
+            for level in levels:
+                # An n-gram with which the part before ended goes on; so may its last child.
+                goes_on = level.length <= shared
+                if level.length < shared:
+                    level.children[0] -= 1
+                if level.length == 1:
+                    single[level.words] += level.counts
+                    children[level.words] += level.children
+                else:
+                    _append(files[level.length, "words"], level.words[int(goes_on) :])
+                    _append(files[level.length, "counts"], level.counts, add=goes_on)
+                    _append(files[level.length, "children"], level.children, add=goes_on)
+                sizes[level.length] += len(level.words) - int(goes_on)
+            last = packing.unpack(ends[1])
+            tick(path.stat().st_size // row_bytes)
+            path.unlink()
     single.tofile(folder / "counts-1")
+    children.tofile(folder / "children-1")
     return sizes[2:].tolist()
 
 
-def _note_changes(changed: NDArray[np.bool_], column: IntArray, before: int) -> None:
-    """Mark where a number differs from the one above it."""
-    changed[1:] |= column[1:] != column[:-1]
-    changed[0] |= column[0] != before
+def _sort_file(path: Path, packing: Packing, together: int) -> tuple[IntArray, IntArray]:
+    """Return the different windows of a file in ascending order, and how often each occurs.
+
+    A file can be larger than it should be where very many windows begin with the same words.
+    """
+    found: list[tuple[IntArray, IntArray]] = []
+    columns = len(packing.widths)
+    with path.open("rb") as file:
+        while len(rows := np.fromfile(file, np.int64, together * columns)):
+            found.append(packing.sort(rows.reshape(-1, columns)))
+    if len(found) == 1:
+        return found[0]
+    return packing.sort(*(np.concatenate(some) for some in zip(*found, strict=True)))
 
 
-def _append(file: IO[bytes], values: IntArray) -> None:
-    """Append numbers to a file."""
+def _shared(left: list[int], right: list[int]) -> int:
+    """Return with how many of the same words two windows begin."""
+    for place, (one, other) in enumerate(zip(left, right, strict=True)):
+        if one != other or not one:
+            return place
+    return len(left)
+
+
+def _append(file: IO[bytes], values: NDArray[np.integer], *, add: bool = False) -> None:
+    """Append numbers to a file; where ``add`` is set, the first of them is added to the last one there."""
+    if add:
+        file.seek(-values.itemsize, os.SEEK_END)
+        values[0] += np.fromfile(file, values.dtype, 1)[0]
+        file.seek(-values.itemsize, os.SEEK_END)
     values.tofile(file)
 
 
-def _join_keys(folder: Path, levels: IntArray, vocabulary_size: int) -> IntArray:
-    """Put the keys of all levels in one file, histories numbered over the whole tree."""
-    base = vocabulary_size + 1
-    with (folder / "keys").open("wb") as file:
-        np.arange(-1, base, dtype=np.int64).tofile(file)
+def _join_keys(folder: Path, levels: IntArray, base: int, tick: Tick) -> tuple[IntArray, IntArray]:
+    """Put the keys of all levels in one file, and in another where the children of each history begin."""
+    with (folder / "keys").open("wb") as keys, (folder / "first_children").open("wb") as first_children:
+        np.arange(-1, base, dtype=np.int64).tofile(keys)
+        np.array([1]).tofile(first_children)
+        begin = int(levels[2])
         for level in range(2, len(levels) - 1):
-            for keys in _read_chunks(folder / f"keys-{level}"):
-                (keys + int(levels[level - 1]) * base).tofile(file)
-            (folder / f"keys-{level}").unlink()
-    return _map(folder / "keys", np.int64)
+            parent = int(levels[level - 1])
+            with (folder / f"words-{level}").open("rb") as words:
+                for children in _read_chunks(folder / f"children-{level - 1}"):
+                    ends = np.cumsum(children)
+                    (begin + ends - children).tofile(first_children)
+                    numbers = np.repeat(np.arange(parent, parent + len(children)) * base, children)
+                    numbers += np.fromfile(words, np.int32, len(numbers))
+                    numbers.tofile(keys)
+                    parent += len(children)
+                    begin += len(numbers)
+                    tick(len(numbers))
+            for name in (f"words-{level}", f"children-{level - 1}"):
+                (folder / name).unlink()
+        levels[-1:].tofile(first_children)
+    return _map(folder / "keys", np.int64), _map(folder / "first_children", np.int64)
 
 
-def _join_counts(folder: Path, levels: IntArray, total: int) -> IntArray:
+def _join_counts(folder: Path, levels: IntArray, total: int) -> NDArray[np.integer]:
     """Put the counts of all levels in one file."""
+    narrow = np.int32 if total < 2**31 else np.int64  # no n-gram occurs more often than there are tokens
     with (folder / "counts").open("wb") as file:
-        np.array([total]).tofile(file)
+        np.array([total], narrow).tofile(file)
         for level in range(1, len(levels) - 1):
             for counts in _read_chunks(folder / f"counts-{level}"):
-                counts.tofile(file)
+                counts.astype(narrow).tofile(file)
             (folder / f"counts-{level}").unlink()
-    return _map(folder / "counts", np.int64)
-
-
-def _find_children(
-    folder: Path, levels: IntArray, keys: IntArray, vocabulary_size: int, tick: Tick
-) -> IntArray:
-    """Write where the children of each history begin: where its number times V + 1 falls among the keys."""
-    base = vocabulary_size + 1
-    with (folder / "children").open("wb") as file:
-        np.array([1]).tofile(file)
-        for level in range(1, len(levels) - 2):
-            low, high = int(levels[level + 1]), int(levels[level + 2])
-            for start in range(int(levels[level]), int(levels[level + 1]), CHUNK):
-                stop = min(start + CHUNK, int(levels[level + 1]))
-                (np.searchsorted(keys[low:high], np.arange(start, stop) * base) + low).tofile(file)
-                tick(stop - start)
-        levels[-1:].tofile(file)
-    return _map(folder / "children", np.int64)
+    return _map(folder / "counts", narrow)
 
 
 def _find_suffixes(
-    folder: Path, levels: IntArray, keys: IntArray, vocabulary_size: int, tick: Tick
+    folder: Path, levels: IntArray, keys: IntArray, first_children: IntArray, base: int, tick: Tick
 ) -> NDArray[np.integer]:
     """Write the suffix of each n-gram: the suffix of its history, extended by its word."""
-    base = vocabulary_size + 1
     narrow = np.int32 if int(levels[-1]) < 2**31 else np.int64
     np.zeros(int(levels[2]), narrow).tofile(folder / "suffixes")
     for level in range(2, len(levels) - 1):
         # The suffixes of the level above are mapped anew, for reading, while this level's are appended.
         known = _map(folder / "suffixes", narrow)
-        shorter = keys[int(levels[level - 1]) : int(levels[level])]
+        histories = slice(int(levels[level - 1]), int(levels[level]))
+        children = slice(int(levels[level]), int(levels[level + 1]))
+        cuts = list(pairwise(cut_histories(first_children, histories, children)))
 
-        def link(start: int, stop: int, known: Any = known, shorter: IntArray = shorter) -> NDArray[Any]:
-            parents, words = np.divmod(keys[start:stop], base)
-            wanted = known[parents].astype(np.int64) * base + words
-            return (search_sorted(shorter, wanted) + (len(known) - len(shorter))).astype(narrow)
+        def link(
+            cut: tuple[int, int], known: NDArray[Any] = known, shorter: slice = histories
+        ) -> NDArray[Any]:
+            return _link(keys, first_children, known[slice(*cut)], cut[0], shorter, base).astype(narrow)
 
-        starts = range(int(levels[level]), int(levels[level + 1]), CHUNK)
-        ranges = [(start, min(start + CHUNK, int(levels[level + 1]))) for start in starts]
-        with (folder / "suffixes").open("ab") as file, ThreadPoolExecutor(CORES) as pool:
-            # Sorting and searching leave Python alone, so each core has its chunk; no more chunks than cores are held.
-            for first in range(0, len(ranges), CORES):
-                for found in pool.map(link, *zip(*ranges[first : first + CORES], strict=True)):
-                    found.tofile(file)
-                    tick(len(found))
+        with (folder / "suffixes").open("ab") as file:
+            for found in _map_in_order(link, cuts):
+                found.tofile(file)
+                tick(len(found))
     return _map(folder / "suffixes", narrow)
 
 
-def _read_chunks(path: Path) -> Iterator[IntArray]:
+def _link(
+    keys: IntArray, first_children: IntArray, suffixes: NDArray[Any], first: int, shorter: slice, base: int
+) -> IntArray:
+    """Return the suffixes of all children of some histories in a row, given those of the histories.
+
+    They are children of the histories' suffixes. Where a suffix has no more children than the history, they are the
+    same words in the same order; only the others are searched for.
+
+    Args:
+        keys: of all n-grams.
+        first_children: of all histories.
+        suffixes: of these histories.
+        first: the first of these histories.
+        shorter: where the suffixes of the children stand.
+        base: V + 1.
+    """
+    begins = first_children[first : first + len(suffixes) + 1]
+    sizes = np.diff(begins)
+    theirs = first_children[suffixes]
+    alike = first_children[suffixes.astype(np.int64) + 1] - theirs == sizes
+    found = np.repeat(theirs - begins[:-1], sizes)
+    found += np.arange(int(begins[0]), int(begins[-1]))
+    if not alike.all():
+        other = np.flatnonzero(np.repeat(~alike, sizes))
+        owners = np.repeat(suffixes[~alike].astype(np.int64) * base, sizes[~alike])
+        wanted = owners + keys[other + int(begins[0])] % base
+        found[other] = search_sorted(keys[shorter], wanted) + shorter.start
+    return found
+
+
+def _map_in_order(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
+    """Yield the result for each item; every core has one, and no more are held. Sorting leaves Python alone."""
+    with ThreadPoolExecutor(CORES) as pool:
+        for first in range(0, len(items), CORES):
+            yield from pool.map(work, items[first : first + CORES])
+
+
+def _read_chunks(path: Path) -> Iterable[IntArray]:
     """Yield the numbers of a file, some at a time."""
     with path.open("rb") as file:
         while len(chunk := np.fromfile(file, np.int64, CHUNK)):

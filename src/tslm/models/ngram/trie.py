@@ -9,8 +9,10 @@ is never predicted.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +26,9 @@ ROOT = 0
 
 MISSING = -1
 """What ``find`` gives for an n-gram that is not in the tree."""
+
+BLOCK = 1 << 19
+"""How many n-grams are worked on together: few enough for their memory to be used again and again."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +98,18 @@ class NgramTrie:
         """Return the range of nodes of one level."""
         return slice(int(self.levels[level]), int(self.levels[level + 1]))
 
-    def last_words(self, nodes: Int[np.ndarray, "Q"]) -> Int[np.ndarray, "Q"]:
+    def blocks(self, level: int) -> Iterator[tuple[slice, slice]]:
+        """Yield histories in a row and their children, which are of length ``level``: about ``BLOCK`` of these each."""
+        cuts = cut_histories(self.first_children, self.nodes(level - 1), self.nodes(level))
+        for start, stop in pairwise(cuts):
+            yield slice(start, stop), slice(int(self.first_children[start]), int(self.first_children[stop]))
+
+    def owners(self, histories: slice) -> Int[np.ndarray, "E"]:
+        """Return, for each child of histories in a row, the place of its history among them."""
+        sizes = np.diff(self.first_children[histories.start : histories.stop + 1])
+        return np.repeat(np.arange(len(sizes)), sizes)
+
+    def last_words(self, nodes: Int[np.ndarray, "Q"] | slice) -> Int[np.ndarray, "Q"]:
         """Return the last word of each n-gram; unlike ``words`` this reads only the nodes asked for."""
         return self.keys[nodes] % (self.vocabulary_size + 1)
 
@@ -175,6 +191,13 @@ class NgramTrie:
             level_keys=np.split(keys, ends[:-1]),
             suffixes=numbers[self.suffixes[kept]],
         )
+
+
+def cut_histories(first_children: IntArray, histories: slice, children: slice) -> list[int]:
+    """Return where to cut the histories of a level so that those between two cuts have about ``BLOCK`` children."""
+    starts = np.arange(children.start, children.stop, BLOCK)
+    cuts = np.searchsorted(first_children[histories], starts, side="right") - 1 + histories.start
+    return np.unique([histories.start, *cuts, histories.stop]).tolist()
 
 
 def search_sorted(keys: Int[np.ndarray, "K"], wanted: Int[np.ndarray, "Q"]) -> Int[np.ndarray, "Q"]:
