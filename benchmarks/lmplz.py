@@ -50,10 +50,12 @@ discount_fallback = [0.5, 1.0, 1.5]
 
 def run(command: list[object], **options: Any) -> dict[str, float]:
     """Run a program to its end; return its processor seconds, its seconds and its peak memory."""
+    # Compiled Python is kept, as it is where a package is installed.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     began = time.perf_counter()
     process = subprocess.Popen(
         [str(word) for word in command],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**kept, "OMP_NUM_THREADS": "1", "PYTHONPYCACHEPREFIX": tempfile.gettempdir()},
         **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **options},
     )
     _, status, usage = os.wait4(process.pid, 0)
@@ -145,7 +147,7 @@ def compare(name: str, kenlm: Path) -> dict[str, Any]:
             found[f"valid, {kind}"] = float(told.split("including OOVs:")[1].split()[0])
         summary = json.loads((ours / "summary.json").read_text())
         found["valid, tslm"] = summary["valid"]["perplexity"]
-        found["score line"] = best(3, lambda: tslm("score", ours, folder / "line"))
+        found["score line"] = best(4, lambda: tslm("score", ours, folder / "line"))
         found["score text"] = tslm("score", ours, folder / "text")
         found["score tokens"] = tslm("score", ours, folder / "text", "--tokens", "--tsv")
         found["arpa out"] = tslm("arpa", "export", ours, folder / "ours.arpa")
@@ -225,7 +227,16 @@ def compare_on_disk(kenlm: Path, tokens: int, memory_gib: float) -> dict[str, An
         ours["model_gb"] = megabytes(folder / "ours" / "model.safetensors") / 1000
         shutil.rmtree(folder / "ours")
         text, arpa = folder / "texts" / "train.txt", folder / "arpa"
-        command = [kenlm / "lmplz", "-o", ORDER, "-S", f"{int(memory_gib * 1024)}M", "-T", folder, "--discount_fallback"]
+        command = [
+            kenlm / "lmplz",
+            "-o",
+            ORDER,
+            "-S",
+            f"{int(memory_gib * 1024)}M",
+            "-T",
+            folder,
+            "--discount_fallback",
+        ]
         theirs = run([*command, "--text", text, "--arpa", arpa])
         theirs["model_gb"] = megabytes(arpa) / 1000
     return {"tokens": tokens, "memory_gib": memory_gib, "tslm": ours, "lmplz": theirs}

@@ -33,7 +33,6 @@ DOCS = {
     "speed": "ngram-speed.md",
     "commands": "ngram-speed.md",
     "size": "ngram-speed.md",
-    "disk": "ngram-speed.md",
 }
 """Which page has which table."""
 PATTERNS = ("the ? of the ?", "? ? of the company", "the ? ? said", "mr. ? said the ? was ?")
@@ -256,7 +255,7 @@ STEPS: dict[str, Callable[[], Any]] = {
 }
 
 
-def make_tables(results: dict[str, Any], spill: dict[str, Any]) -> dict[str, list[list[str]]]:
+def make_tables(results: dict[str, Any]) -> dict[str, list[list[str]]]:
     """The rows of the tables, for the terminal and for the docs."""
     queries, nltk, growth = results["queries"], results["nltk"], results["growth"]
     perplexity = [["model", "PTB valid", "PTB test", "WikiText-2 valid", "WikiText-2 test"]]
@@ -332,16 +331,7 @@ def make_tables(results: dict[str, Any], spill: dict[str, Any]) -> dict[str, lis
                 f"{row['worst_sum']:.6f}",
             ]
         )
-    disk = [["what", "tokens", "seconds", "peak memory"]]
-    titles = {
-        "duckdb": "sort and group all windows, DuckDB",
-        "polars": "sort and group all windows, Polars streaming",
-        "count": "all counts of order 5 on disk",
-    }
-    for name, row in spill["results"].items():
-        tokens = spill["settings"]["tokens" if name == "count" else "engine_tokens"]
-        disk.append([titles[name], f"{tokens:,}", f"{row['seconds']:.0f}", f"{row['peak_gb']:.2f} GB"])
-    return {"perplexity": perplexity, "speed": speed, "commands": command, "size": size, "disk": disk}
+    return {"perplexity": perplexity, "speed": speed, "commands": command, "size": size}
 
 
 def write_docs(tables: dict[str, list[list[str]]]) -> None:
@@ -395,7 +385,7 @@ def main() -> None:
         text = json.dumps({"machine": machine, "settings": settings, "results": results}, indent=2)
         out.write_text(text + "\n", encoding="utf-8")
     stored = json.loads(out.read_text(encoding="utf-8"))["results"]
-    tables = make_tables(stored, json.loads((RESULTS / "spill.json").read_text(encoding="utf-8")))
+    tables = make_tables(stored)
     console = Console()
     for name, (header, *rows) in tables.items():
         table = Table(title=name, title_justify="left")

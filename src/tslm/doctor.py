@@ -23,7 +23,6 @@ EXTRAS = {
     "png": "resvg-py",
     "quimb": "quimb",
     "serve": "fastapi",
-    "spill": "duckdb",
     "tensorboard": "tensorboard",
 }
 """What shows that an extra is installed."""

@@ -230,7 +230,9 @@ def _folders(corpus: NamedCorpus, data_dir: Path | None) -> list[Path]:
 
 def _fetch(corpus: NamedCorpus, home: Home, folder: Path) -> None:
     """Download one file and, if it is an archive, unpack the files of the corpus from it."""
-    from tslm.corpus.download import download  # what speaks to servers takes long to load, and is seldom needed
+    from tslm.corpus.download import (
+        download,
+    )  # what speaks to servers takes long to load, and is seldom needed
 
     mirror = os.environ.get(MIRROR_VARIABLE)
     addresses = (f"{mirror.rstrip('/')}/{corpus.name}/{home.name}",) if mirror else home.addresses

@@ -13,7 +13,8 @@ from tslm.corpus.sources import Corpus
 from tslm.errors import NumberError
 from tslm.evaluation.perplexity import evaluate
 from tslm.files import whole, write_text
-from tslm.models.ngram.compressed import CompressedModel, NgramTensor, Scaling
+from tslm.models.ngram.class_tensor import NgramTensor, Scaling
+from tslm.models.ngram.compressed import CompressedModel
 from tslm.tensors.approximation import Approximation, measure_error
 from tslm.tensors.decompose import RecursiveDecomposition, decompose, maximum_rank
 

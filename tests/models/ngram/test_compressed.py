@@ -14,7 +14,8 @@ import torch
 from tslm.corpus.sources import Corpus
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RecipeError, RunError, SizeLimitError
-from tslm.models.ngram.compressed import CompressedConfig, CompressedModel, NgramTensor
+from tslm.models.ngram.class_tensor import NgramTensor
+from tslm.models.ngram.compressed import CompressedConfig, CompressedModel
 from tslm.tensors import decompose
 
 

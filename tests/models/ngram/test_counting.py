@@ -126,7 +126,7 @@ def test_counting_on_disk_tells_how_far_it_has_come(monkeypatch: pytest.MonkeyPa
         "linking n-grams to histories",
         "linking n-grams to suffixes",
     ]
-    for description, (total, told) in stages.items():
+    for total, told in stages.values():
         assert sum(told) == total
         assert min(told) >= 0
         assert len(told) > 1

@@ -37,7 +37,7 @@ class CountTensorConfig:
     """N, the number of axes of the tensor, 1 to 7."""
 
     memory_gib: float | None = None
-    """Count on disk, with DuckDB, within about this much memory; counted in memory when left out."""
+    """Count on disk, within about this much memory; counted in memory when left out."""
 
     def __post_init__(self) -> None:
         check(1 <= self.order <= MAX_ORDER, f"model.order = {self.order} must be 1 to {MAX_ORDER}")

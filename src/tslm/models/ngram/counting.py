@@ -59,7 +59,7 @@ def count_ngrams(
     """
     check_tokens(ids, order, vocabulary_size)
     if memory_gib is not None:
-        from tslm.models.ngram.spill import count_on_disk  # DuckDB is optional
+        from tslm.models.ngram.spill import count_on_disk
 
         return count_on_disk(ids, order, vocabulary_size, eos_id, memory_gib)
     level_keys, suffixes, counts = _rank_levels(ids, order, vocabulary_size, eos_id)

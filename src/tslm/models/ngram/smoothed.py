@@ -47,7 +47,7 @@ class NgramConfig:
     A corpus of subwords, to which no word is unknown, is left as it is."""
 
     memory_gib: float | None = None
-    """Count on disk, with DuckDB, within about this much memory; counted in memory when left out."""
+    """Count on disk, within about this much memory; counted in memory when left out."""
 
     bits: Bits = 64
     """How many bits each probability and back-off has; with 8 (256 values per order, from which the back-offs follow)

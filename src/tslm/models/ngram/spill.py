@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tslm.models.ngram.counting import NgramCounts
-from tslm.models.ngram.trie import IntArray, NgramTrie, cut_histories, search_sorted
+from tslm.models.ngram.trie import IntArray, NgramTrie, cut_histories, link_children
 from tslm.models.ngram.windows import LARGEST, Level, Packing, read_levels
 from tslm.progress import track_count
 from tslm.shapes import Int
@@ -256,43 +256,15 @@ def _find_suffixes(
         def link(
             cut: tuple[int, int], known: NDArray[Any] = known, shorter: slice = histories
         ) -> NDArray[Any]:
-            return _link(keys, first_children, known[slice(*cut)], cut[0], shorter, base).astype(narrow)
+            return link_children(keys, first_children, known[slice(*cut)], cut[0], shorter, base).astype(
+                narrow
+            )
 
         with (folder / "suffixes").open("ab") as file:
             for found in _map_in_order(link, cuts):
                 found.tofile(file)
                 tick(len(found))
     return _map(folder / "suffixes", narrow)
-
-
-def _link(
-    keys: IntArray, first_children: IntArray, suffixes: NDArray[Any], first: int, shorter: slice, base: int
-) -> IntArray:
-    """Return the suffixes of all children of some histories in a row, given those of the histories.
-
-    They are children of the histories' suffixes. Where a suffix has no more children than the history, they are the
-    same words in the same order; only the others are searched for.
-
-    Args:
-        keys: of all n-grams.
-        first_children: of all histories.
-        suffixes: of these histories.
-        first: the first of these histories.
-        shorter: where the suffixes of the children stand.
-        base: V + 1.
-    """
-    begins = first_children[first : first + len(suffixes) + 1]
-    sizes = np.diff(begins)
-    theirs = first_children[suffixes]
-    alike = first_children[suffixes.astype(np.int64) + 1] - theirs == sizes
-    found = np.repeat(theirs - begins[:-1], sizes)
-    found += np.arange(int(begins[0]), int(begins[-1]))
-    if not alike.all():
-        other = np.flatnonzero(np.repeat(~alike, sizes))
-        owners = np.repeat(suffixes[~alike].astype(np.int64) * base, sizes[~alike])
-        wanted = owners + keys[other + int(begins[0])] % base
-        found[other] = search_sorted(keys[shorter], wanted) + shorter.start
-    return found
 
 
 def _map_in_order(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:

@@ -200,6 +200,41 @@ def cut_histories(first_children: IntArray, histories: slice, children: slice) -
     return np.unique([histories.start, *cuts, histories.stop]).tolist()
 
 
+def link_children(
+    keys: IntArray,
+    first_children: IntArray,
+    suffixes: NDArray[np.integer],
+    first: int,
+    shorter: slice,
+    base: int,
+) -> IntArray:
+    """Return the suffixes of all children of some histories in a row, given those of the histories.
+
+    They are children of the histories' suffixes. Where a suffix has no more children than the history, they are the
+    same words in the same order; only the others are searched for.
+
+    Args:
+        keys: of all n-grams.
+        first_children: of all histories.
+        suffixes: of these histories.
+        first: the first of these histories.
+        shorter: where the suffixes of the children stand.
+        base: V + 1.
+    """
+    begins = first_children[first : first + len(suffixes) + 1]
+    sizes = np.diff(begins)
+    theirs = first_children[suffixes]
+    alike = first_children[suffixes.astype(np.int64) + 1] - theirs == sizes
+    found = np.repeat(theirs - begins[:-1], sizes)
+    found += np.arange(int(begins[0]), int(begins[-1]))
+    if not alike.all():
+        other = np.flatnonzero(np.repeat(~alike, sizes))
+        owners = np.repeat(suffixes[~alike].astype(np.int64) * base, sizes[~alike])
+        wanted = owners + keys[other + int(begins[0])] % base
+        found[other] = search_sorted(keys[shorter], wanted) + shorter.start
+    return found
+
+
 def search_sorted(keys: Int[np.ndarray, "K"], wanted: Int[np.ndarray, "Q"]) -> Int[np.ndarray, "Q"]:
     """Return where each number falls among sorted ones: ``np.searchsorted``, three times as fast for many.
 
@@ -236,10 +271,11 @@ def build_trie(
     if suffixes is None:
         suffixes = np.zeros(len(keys), narrow)
         for level in range(2, len(levels) - 1):
-            parents, words = np.divmod(keys[levels[level] : levels[level + 1]], base)
-            wanted = suffixes[parents].astype(np.int64) * base + words
-            shorter = keys[levels[level - 1] : levels[level]]
-            suffixes[levels[level] : levels[level + 1]] = search_sorted(shorter, wanted) + levels[level - 1]
+            histories, children = (slice(*levels[place : place + 2].tolist()) for place in (level - 1, level))
+            for start, stop in pairwise(cut_histories(first_children, histories, children)):
+                own = slice(int(first_children[start]), int(first_children[stop]))
+                known = suffixes[start:stop]
+                suffixes[own] = link_children(keys, first_children, known, start, histories, base)
     return NgramTrie(
         vocabulary_size=vocabulary_size,
         levels=levels,

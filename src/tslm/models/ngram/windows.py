@@ -84,9 +84,7 @@ class Packing:
         """Return the words of one window, plus one."""
         words: list[int] = []
         for column, width in zip(row.tolist(), self.widths, strict=True):
-            words += [
-                column >> self.bits * place & (1 << self.bits) - 1 for place in reversed(range(width))
-            ]
+            words += [column >> self.bits * place & (1 << self.bits) - 1 for place in reversed(range(width))]
         return words
 
     def sort(
