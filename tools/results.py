@@ -291,7 +291,9 @@ def make_ranks(results: Path) -> str:
     if not rows:
         return "None is kept yet."
     table = markdown_table(["corpus", "states", "emissions", "parameters", "epochs", "valid"], rows)
-    return f"{table}\n\n![valid perplexity against the number of states](images/perplexity-against-states.svg)"
+    return (
+        f"{table}\n\n![valid perplexity against the number of states](images/perplexity-against-states.svg)"
+    )
 
 
 def draw_ranks(results: Path) -> str:
