@@ -252,7 +252,22 @@ def make_ranks(results: Path) -> str:
     if not rows:
         return "None is kept yet."
     table = markdown_table(["corpus", "states", "emissions", "parameters", "epochs", "valid"], rows)
-    return f"{table}\n\n![valid perplexity against the number of states](images/perplexity-against-states.svg)"
+    return (
+        f"{table}\n\n![valid perplexity against the number of states](images/perplexity-against-states.svg)"
+    )
+
+
+def make_joined(results: Path) -> str:
+    """Return what counts give alone, hidden states alone and both joined, where both joined were run."""
+    rows: list[list[str]] = []
+    for joined in sorted(results.glob("*/joined/summary.json")):
+        for name in ("kn5", "probabilistic", "joined"):
+            for result in collect(joined.parents[1], f"{name}/summary.json"):
+                if result.summary is not None and result.summary.valid is not None:
+                    valid, size = result.summary.valid.perplexity, show_size(result.summary.recipe)
+                    figures = [show_number(valid), f"**{show_number(result.test)}**"]
+                    rows.append([joined.parents[1].name, name, size, *figures])
+    return markdown_table(["corpus", "model", "size", "valid", "test"], rows)
 
 
 def draw_ranks(results: Path) -> str:
@@ -284,7 +299,7 @@ def make_documents(results: Path) -> dict[str, dict[str, str]]:
         "docs/results.md": {"results": make_results(results)},
         "docs/reading.md": {"reading": make_reading(results), "gates": make_gates(results)}
         | {"adaptations": make_adaptations(results)},
-        "docs/probabilistic.md": {"ranks": make_ranks(results)},
+        "docs/probabilistic.md": {"joined": make_joined(results), "ranks": make_ranks(results)},
         "docs/log.md": {"trials": make_trials(results)},
         "docs/findings.md": {**make_claims(results), "ratios": make_ratios("ptb", results)},
     }
