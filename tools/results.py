@@ -296,6 +296,19 @@ def make_ranks(results: Path) -> str:
     )
 
 
+def make_joined(results: Path) -> str:
+    """Return what counts give alone, hidden states alone and both joined, where both joined were run."""
+    rows: list[list[str]] = []
+    for joined in sorted(results.glob("*/joined/summary.json")):
+        for name in ("kn5", "probabilistic", "joined"):
+            for result in collect(joined.parents[1], f"{name}/summary.json"):
+                if result.summary is not None and result.summary.valid is not None:
+                    valid, size = result.summary.valid.perplexity, show_size(result.summary.recipe)
+                    figures = [show_number(valid), f"**{show_number(result.test)}**"]
+                    rows.append([joined.parents[1].name, name, size, *figures])
+    return markdown_table(["corpus", "model", "size", "valid", "test"], rows)
+
+
 def draw_ranks(results: Path) -> str:
     """Return the figure "perplexity against the number of hidden states"."""
     from matplotlib.figure import Figure
@@ -326,7 +339,7 @@ def make_documents(results: Path) -> dict[str, dict[str, str]]:
         "docs/reading.md": {"reading": make_reading(results), "gates": make_gates(results)}
         | {"adaptations": make_adaptations(results)},
         "docs/pretrained.md": {"pretrained": make_pretrained(results)},
-        "docs/probabilistic.md": {"ranks": make_ranks(results)},
+        "docs/probabilistic.md": {"joined": make_joined(results), "ranks": make_ranks(results)},
         "docs/log.md": {"trials": make_trials(results)},
         "docs/findings.md": {**make_claims(results), "ratios": make_ratios("ptb", results)},
     }

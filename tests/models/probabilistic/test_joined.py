@@ -151,6 +151,10 @@ def test_one_blank_is_exact_and_sums_over_sentences_are_refused(run: Path) -> No
     words = load(run).vocabulary.words
     pattern = f"{words[5]} ? {words[7]}"
     assert tslm.fill(run, pattern).exact
+    with pytest.raises(UnsupportedError, match="--proposal"):
+        tslm.fill(run, f"? {words[5]} ?")
+    with pytest.raises(UnsupportedError, match="from its beginning"):
+        tslm.fill(run, pattern, span="fragment")
     with pytest.raises(UnsupportedError, match="probabilistic"):
         tslm.match(run, f"... {words[5]} ...")
 

@@ -79,16 +79,25 @@ def fill_pattern(
         value = moved[-1] * place.emission
         total = float(value.sum())
         if total <= 0:
-            return FilledPattern(network, tuple(places), banned, start_R, -math.inf, (), ())
+            return FilledPattern(network, tuple(places), banned, start_R, -math.inf, (), (), ())
         log_probability += math.log(total)
         before, value = place.states, value / total
-    behind: list[Tensor] = [torch.ones_like(value)]
+    behind, log_behind = [torch.ones_like(value)], [0.0]
     for before, place in zip(reversed(places[:-1]), reversed(places[1:]), strict=True):
         check_wanted()
         value = network.W_RR[before.states, place.states] @ (place.emission * behind[0])
-        behind.insert(0, value / value.max())
+        largest = float(value.max())
+        behind.insert(0, value / largest)
+        log_behind.insert(0, log_behind[0] + math.log(largest))
     return FilledPattern(
-        network, tuple(places), banned, start_R, log_probability, tuple(moved), tuple(behind)
+        network,
+        tuple(places),
+        banned,
+        start_R,
+        log_probability,
+        tuple(moved),
+        tuple(behind),
+        tuple(log_behind),
     )
 
 
@@ -107,6 +116,8 @@ class FilledPattern:
     # What is believed of the states of each place, given all before it.
     behind: tuple[Tensor, ...]
     # For each place the probability of all that follows given each of its states, up to a factor.
+    log_behind: tuple[float, ...]
+    # And ln of that factor.
 
     @property
     def posteriors(self) -> Float[np.ndarray, "K V"]:
@@ -133,7 +144,7 @@ class FilledPattern:
         return value / max(total, 1e-300), after, math.log(total) if total > 0 else -math.inf
 
     @torch.no_grad()
-    def best(self, top: int, limit: int = 4000) -> list[JointFilling]:
+    def best(self, top: int, limit: int = 500) -> list[JointFilling]:
         """Return the most probable fillings of all blanks together, the best first.
 
         A beginning of a filling has the probability of all fillings that begin so, and none of them can have more: a
@@ -162,8 +173,7 @@ class FilledPattern:
                 heapq.heappush(heap, (-log_path, next(ticket), node, None))
             else:
                 moved_R = value @ self.network.W_RR[states]
-                weights_V = self._weights(moved_R, number)
-                push(node, _descending(weights_V, self._rest(moved_R, number, weights_V)))
+                push(node, _descending(self._weights(moved_R, number), self.log_behind[number]))
 
         def push(node: _Node, words: Iterator[tuple[float, int]]) -> None:
             """Put the next best word of a blank on the heap."""
@@ -186,21 +196,6 @@ class FilledPattern:
             extend(_Node(value, states, node.log_path + log_word, node.number + 1, node.words))
             push(before, words)
         return found
-
-    def _rest(self, moved_R: Tensor, number: int, weights_V: Tensor) -> float:
-        """Return ln of what turns the weights of a blank into probabilities of it and all that follows."""
-        # The messages from behind are known up to a factor: go the rest of the way once, all words together.
-        value = moved_R * self.places[number].emission
-        total = float(value.sum())
-        log_total = math.log(total) if total > 0 else -math.inf
-        value, states = value / max(total, 1e-300), self.places[number].states
-        for place in self.places[number + 1 :]:
-            value = (value @ self.network.W_RR[states, place.states]) * place.emission
-            total = float(value.sum())
-            log_total += math.log(total) if total > 0 else -math.inf
-            value, states = value / max(total, 1e-300), place.states
-        whole = float(weights_V.double().sum())
-        return log_total - math.log(whole) if whole > 0 else -math.inf
 
     def sample(self, count: int, seed: int) -> Int[np.ndarray, "count K"]:
         """Return ``count`` fillings drawn from the exact joint posterior; the same ones for the same seed.

@@ -105,7 +105,7 @@ class _Products(torch.autograd.Function):
         leave_gradient_CkM, reach_gradient_CkM = torch.zeros_like(leave_CkM), torch.zeros_like(reach_CkM)
         bias_gradient_Ck = torch.zeros_like(bias_Ck)
         onward_gradient_TBk, emission_gradient_TBk = torch.empty_like(moved_TBk), torch.empty_like(moved_TBk)
-        gate_gradient_TBk = None if gate_TBk is None else torch.empty_like(moved_TBk)
+        gate_gradient_TBk = torch.empty_like(moved_TBk)
         onward_Bk = torch.zeros_like(before_Bk)
         for t in range(len(emission_TBk) - 1, -1, -1):
             # belief = joint / scale, scale = Σ joint, joint = moved ⊙ emission, moved = Sᵀ left.
@@ -149,5 +149,5 @@ class _Products(torch.autograd.Function):
             onward_Bk = left_gradient_Bk * chosen_Bk
         return (
             onward_Bk, leave_gradient_CkM, reach_gradient_CkM, bias_gradient_Ck, None, onward_gradient_TBk,
-            emission_gradient_TBk, gate_gradient_TBk, None,
+            emission_gradient_TBk, gate_gradient_TBk if gate_TBk is not None else None, None,
         )  # fmt: skip
