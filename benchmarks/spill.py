@@ -44,10 +44,12 @@ def count(path: Path, memory_gib: float) -> dict[str, float]:
     from tslm.models.ngram.counting import count_ngrams
 
     ids = np.memmap(path, np.int32, "r")
-    start = time.perf_counter()
+    start, used, here = time.perf_counter(), time.process_time(), time.thread_time()
     counts = count_ngrams(ids, ORDER, VOCABULARY, EOS, memory_gib=memory_gib)
+    used, here = time.process_time() - used, time.thread_time() - here
     return {
         "seconds": time.perf_counter() - start,
+        "share_in_threads": 1 - here / used,
         "ngrams": counts.trie.node_count,
         "result_gb": counts.byte_count / 1e9,
     }
@@ -72,7 +74,17 @@ def run_trial(name: str, tokens: int, memory_gib: float) -> None:
     known = json.loads(out.read_text())
     known.setdefault("trials", {})[name] = {"tokens": tokens, "memory_gib": memory_gib, **result}
     out.write_text(json.dumps(known, indent=2) + "\n")
-    rows = [["code", "tokens", "memory allowed", "processor seconds", "seconds", "peak memory"]]
+    rows = [
+        [
+            "code",
+            "tokens",
+            "memory allowed",
+            "processor seconds",
+            "of it on all cores",
+            "seconds",
+            "peak memory",
+        ]
+    ]
     for title, trial in known["trials"].items():
         rows.append(
             [
@@ -80,6 +92,7 @@ def run_trial(name: str, tokens: int, memory_gib: float) -> None:
                 f"{trial['tokens']:,}",
                 f"{trial['memory_gib']} GiB",
                 f"{trial['processor_seconds']:.1f}",
+                f"{trial['share_in_threads']:.0%}" if "share_in_threads" in trial else "",
                 f"{trial['seconds']:.0f}",
                 f"{trial['peak_gb']:.2f} GB",
             ]
