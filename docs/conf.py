@@ -57,6 +57,8 @@ autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 # Extras that need not be installed to build the site.
 autodoc_mock_imports = ["lm_eval", "pyspark", "pyarrow", "pandas"]
+# Two classes have an attribute ``bytes``, which Sphinx holds against the type of that name in signatures.
+suppress_warnings = ["ref.python"]
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 
