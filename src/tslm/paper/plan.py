@@ -24,7 +24,7 @@ OWN = ("kn5", "tslm", "lstm", "rnn", "gated", "tslm-mos", "rnn-mos")
 """The rows the paper measured itself, and the gated TSLM. They come first: a short budget reaches them."""
 
 LONG = ("gated-long", "lstm-long", "gated-mos")
-"""PTB: the gated TSLM and the LSTM three times as long and with more dropout, and the former with a mixture."""
+"""PTB: the gated TSLM and the LSTM three times as long and with more dropout, and the gated TSLM with a mixture."""
 
 CITED = ("rnn-300", "lstm-200x2", "lstm-650x2", "lstm-1024")
 """The rows the paper cites; the last two take many hours on a CPU."""
