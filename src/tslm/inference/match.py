@@ -18,7 +18,10 @@ class Matched:
     """How likely a model finds sentences that meet a constraint.
 
     Example:
-        >>> found = tslm.match("runs/asv-probabilistic", "... the (king|kings) of ...")
+        >>> from tslm.models.probabilistic.model import ProbabilisticConfig, ProbabilisticModel
+        >>> config = ProbabilisticConfig(rank=16, clusters=4, alone=1, embedding=8)
+        >>> untrained = ProbabilisticModel(config, vocabulary).eval()
+        >>> found = tslm.match(untrained, "... the (king|kings) of ...", longest=20)
         >>> 0 < found.probability < 1
         True
     """
