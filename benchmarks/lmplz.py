@@ -30,8 +30,8 @@ from spill import EOS as GENERATED_EOS
 from spill import VOCABULARY, generate
 
 ORDER = 5
-COPIES = 4
-"""How often the training text of Penn Treebank is scored."""
+COPIES = {"ptb": 4, "wikitext-2": 1}
+"""How often a training text is scored."""
 KINDS = {
     "probing": ["probing"],
     "trie": ["trie"],
@@ -93,7 +93,8 @@ def prepare(name: str, folder: Path) -> Path:
     texts.mkdir()
     for split, ids in corpus.splits.items():
         words = " ".join(corpus.vocabulary.decode(np.asarray(ids))).replace("<unk>", "<rare>")
-        (texts / f"{split}.txt").write_text(words.replace(" <eos> ", "\n").replace(" <eos>", "\n"))
+        lines = (" " + words).split(" <eos>")[:-1]
+        (texts / f"{split}.txt").write_text("".join(f"{line.strip()}\n" for line in lines))
     return texts
 
 
@@ -104,9 +105,11 @@ def compare(name: str, kenlm: Path) -> dict[str, Any]:
         texts = prepare(name, folder)
         train, valid = texts / "train.txt", texts / "valid.txt"
         (folder / "line").write_text("the company said\n")
-        (folder / "text").write_bytes(train.read_bytes() * COPIES)
+        (folder / "text").write_bytes(train.read_bytes() * COPIES[name])
         (folder / "own.toml").write_text(RECIPE.format(folder=texts))
-        found: dict[str, Any] = {"tokens": COPIES * len(train.read_text().replace("\n", " <eos> ").split())}
+        found: dict[str, Any] = {
+            "tokens": COPIES[name] * len(train.read_text().replace("\n", " <eos> ").split())
+        }
         arpa, ours = folder / "lmplz.arpa", folder / "ours"
 
         def estimate() -> dict[str, float]:

@@ -47,7 +47,8 @@ Tick = Callable[[int], None]
 Show = Callable[[str, int, str], AbstractContextManager[Tick]]
 """Given what is being done, how much of it there is, and its unit: shows it, and is told how much more is done."""
 
-Item, Result = TypeVar("Item"), TypeVar("Result")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def count_on_disk(

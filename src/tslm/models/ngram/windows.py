@@ -156,7 +156,8 @@ def read_levels(
         if widths[-1]:
             columns[-1] >>= packing.bits
         else:
-            columns.pop(), widths.pop()
+            columns.pop()
+            widths.pop()
         first = np.flatnonzero(_changes(columns)) if columns else np.array([0])
         children = _sums(nodes, first)
         counts = _sums(counts, first)
