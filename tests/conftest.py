@@ -118,7 +118,7 @@ dropout_states = 0.25
 epochs = 3
 batch = 8
 window = 12
-learning_rate = 0.02
+learning_rate = 0.005
 threads = 1
 """
 

@@ -140,8 +140,9 @@ def test_a_full_cache_folder_is_one_clear_line(cache: Path, text: Path):
 
 def test_a_read_only_cache_folder_is_one_clear_line_and_serves_what_it_has(text: Path):
     # As an ordinary user, since root may write anywhere; in a folder that this user can enter.
-    # NumPy imports mmap when it first maps a file, and this user may not be able to read the standard library.
-    code = OPEN.format(before="import mmap\nif os.geteuid() == 0: os.seteuid(65534)")
+    # NumPy imports mmap when it first maps a file, argparse locale when it first speaks, and this user may not be able
+    # to read the standard library.
+    code = OPEN.format(before="import locale, mmap\nif os.geteuid() == 0: os.seteuid(65534)")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -48,9 +48,9 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(to_json([entry.as_json() for entry in entries]))
         return 0
-    header = ("recipe", "corpus", "kind", "size", "")
+    header = ("recipe", "corpus", "kind", "size")
     rows = [
-        (entry.name, entry.corpus, entry.kind, entry.size, "comes trained" if entry.pretrained else "")
+        (entry.name, entry.corpus, entry.kind, f"{entry.size}, trained" if entry.pretrained else entry.size)
         for entry in entries
     ]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
