@@ -161,7 +161,7 @@ def compare(name: str, kenlm: Path) -> dict[str, Any]:
         found["valid, tslm, 8 bits"] = eight["valid"]["perplexity"]
         found["sizes"] = sizes
         found["ids"] = score_ids(ours, folder / "text")
-        found["discounts"] = explain_discounts(ours, train, printed)
+        found["discounts"] = explain_discounts(train, printed)
     return found
 
 
@@ -178,29 +178,36 @@ def score_ids(run_folder: Path, text: Path) -> dict[str, float]:
     return {"processor_seconds": time.process_time() - began}
 
 
-def explain_discounts(run_folder: Path, train: Path, printed: list[float]) -> dict[str, Any]:
-    """Find out which words lmplz has counted when it estimated its discounts of single words.
+def explain_discounts(train: Path, printed: list[float]) -> dict[str, Any]:
+    """Find out which numbers lmplz has counted when it estimated its discounts of single words.
 
-    Its numbers are those of all words but the one that comes up last for the first time in the text.
+    They are the adjusted counts, but of the word that comes up last for the first time, how often it occurs.
     """
-    import tslm as package
     from tslm.models.ngram.counting import count_ngrams
     from tslm.models.ngram.smoothing import adjust_counts, estimate_discounts
 
-    vocabulary = package.load(run_folder).vocabulary
     words = train.read_text().replace("\n", " <eos> ").split()
-    last = list(dict.fromkeys(words))[-1]
-    counts = count_ngrams(vocabulary.encode(words), ORDER, len(vocabulary), vocabulary.eos_id)
-    adjusted = adjust_counts(counts)[1 : len(vocabulary) + 1]
-    without = adjusted.copy()
-    without[vocabulary.encode([last])] = 0
+    numbers = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    ids = np.array([numbers[word] for word in words], np.int32)
+    counts = count_ngrams(ids, ORDER, len(numbers), numbers["<eos>"])
+    adjusted = adjust_counts(counts)[1 : len(numbers) + 1]
+    mixed = adjusted.copy()
+    mixed[-1] = counts.counts[len(numbers)]
     return {
         "lmplz": printed,
-        "all words": estimate_discounts(adjusted, 1)[1:].tolist(),
-        "without the last": estimate_discounts(without, 1)[1:].tolist(),
-        "last": last,
-        "its adjusted count": int(adjusted[vocabulary.encode([last])][0]),
+        "adjusted counts": estimate_discounts(adjusted, 1)[1:].tolist(),
+        "count of the last": estimate_discounts(mixed, 1)[1:].tolist(),
+        "last": list(numbers)[-1],
+        "its adjusted count": int(adjusted[-1]),
+        "its count": int(mixed[-1]),
     }
+
+
+def again(name: str, stored: dict[str, Any]) -> dict[str, Any]:
+    """Explain once more what lmplz has printed in an earlier run."""
+    with tempfile.TemporaryDirectory() as temporary:
+        train = prepare(name, Path(temporary)) / "train.txt"
+        return {**stored, "discounts": explain_discounts(train, stored["discounts"]["lmplz"])}
 
 
 def write_text(path: Path, ids: Path, tokens: int) -> None:
@@ -312,8 +319,11 @@ def make_tables(results: dict[str, Any]) -> dict[str, list[list[str]]]:
         row = results[name]["discounts"]
         for key, own in (
             ("lmplz", "printed by lmplz"),
-            ("all words", "from all words (tslm)"),
-            ("without the last", f"without `{row['last']}`, the last new word of the text"),
+            ("adjusted counts", "from adjusted counts (tslm)"),
+            (
+                "count of the last",
+                f"of `{row['last']}`, adjusted {row['its adjusted count']}, the count {row['its count']}",
+            ),
         ):
             discounts.append([f"{title}, {own}", *(f"{value:.5f}" for value in row[key])])
     tables = {"kenlm": speed, "kenlm size": size, "discounts": discounts}
@@ -352,7 +362,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--kenlm-bin", type=Path, default=os.environ.get("KENLM_BIN"), metavar="FOLDER")
-    parser.add_argument("--only", choices=("ptb", "wikitext-2", "disk"), help="measure this part anew")
+    parser.add_argument(
+        "--only", choices=("ptb", "wikitext-2", "disk", "discounts"), help="measure this part anew"
+    )
     parser.add_argument("--tokens", type=int, default=20_000_000, help="of the text on disk")
     parser.add_argument("--memory-gib", type=float, default=1.0, help="for the text on disk")
     parser.add_argument("--docs", action="store_true", help="only write the stored results into the docs")
@@ -367,6 +379,8 @@ def main() -> None:
             if part == "disk":
                 measured = compare_on_disk(kenlm, arguments.tokens, arguments.memory_gib)
                 new = {"disk": {**results.get("disk", {}), str(arguments.tokens): measured}}
+            elif part == "discounts":
+                new = {name: again(name, results[name]) for name in COPIES}
             else:
                 new = {part: compare(part, kenlm)}
             # Another part may have been measured meanwhile.
