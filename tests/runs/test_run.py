@@ -86,7 +86,8 @@ del signal.SIGHUP
 import tslm
 for module in pkgutil.walk_packages(tslm.__path__, "tslm."):
     # transformers itself asks the system for more here than it does on Windows; the harness is not installed for tests.
-    if module.name not in ("tslm.__main__", "tslm.interop.huggingface", "tslm.interop.hf_folder", "tslm.interop.lm_eval"):
+    left = ("tslm.__main__", "tslm.interop.huggingface", "tslm.interop.hf_folder", "tslm.interop.lm_eval")
+    if module.name not in left:
         __import__(module.name)
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
