@@ -77,18 +77,46 @@ def test_several_blanks_come_near_all_fillings_written_out(runs, proposal) -> No
 
 def test_draws_from_the_model_itself_are_worth_their_number(runs) -> None:
     model = tslm.load(runs["kn"])
-    pattern = [None, None, *model.vocabulary.encode(["sat"]).tolist()]
-    filled = fill_by_scoring(model, pattern, span="prefix", proposal=model, draws=500)
-    assert filled.effective == pytest.approx(500)
-    assert filled.log_probability == pytest.approx(
-        model.fill(pattern, span="prefix").log_probability, rel=1e-9
-    )
+    pattern = [None, None]
+    filled = fill_by_scoring(model, pattern, span="prefix", draws=500)
+    assert filled.effective is not None
+    # Nothing follows the blanks, so every draw weighs the same; those that end the line fill nothing.
+    ended = 500 * (1 - math.exp(model.fill(pattern, span="prefix").log_probability))
+    assert filled.effective == pytest.approx(500 - ended, abs=3 * math.sqrt(ended) + 1)
+    assert filled.log_probability == pytest.approx(math.log(filled.effective / 500), abs=1e-9)
+
+
+def test_a_proposal_that_is_too_sure_hides_nothing(runs, tmp_path) -> None:
+    counts = ['model.smoothing="none"', "model.order=3"]
+    tslm.train(runs["kn"] / "recipe.toml", tmp_path / "sure", overrides=counts)
+    proposal = tslm.load(tmp_path / "sure")
+    model = tslm.load(runs["gated"])
+    pattern = [*model.vocabulary.encode(["the", "old"]).tolist(), None, None]
+    # Bare counts know one word after "the old", so all their draws begin with it.
+    assert np.count_nonzero(proposal.fill(pattern, span="prefix").posteriors[0]) == 1
+    expected = written_out(model, pattern, "prefix")
+    filled = fill_by_scoring(model, pattern, span="prefix", proposal=proposal, draws=5000)
+    assert len(set(filled.words_NK[:, 0])) > 1
+    assert filled.log_probability == pytest.approx(math.log(sum(expected.values())), abs=4 * filled.error)
+    assert filled.error < 0.1
+
+
+def test_no_proposal_is_needed(runs) -> None:
+    model = tslm.load(runs["gated"])
+    pattern = [None, *model.vocabulary.encode(["sat"]).tolist(), None]
+    expected = written_out(model, pattern, "prefix", exclude=(3,))
+    filled = fill_by_scoring(model, pattern, span="prefix", exclude=(3,), draws=20_000)
+    assert 0 < filled.error < 0.1
+    assert filled.log_probability == pytest.approx(math.log(sum(expected.values())), abs=4 * filled.error)
+    assert not (filled.words_NK == 3).any()
+    assert filled.effective is not None
+    assert filled.effective < 20_000
 
 
 def test_what_cannot_be_is_said(runs) -> None:
     model = tslm.load(runs["gated"])
-    with pytest.raises(UnsupportedError, match="2 blanks; give an n-gram or probabilistic run"):
-        fill_by_scoring(model, [None, None], span="sentence")
+    with pytest.raises(UnsupportedError, match="a proposal of kind 'recurrent' has no exact blanks"):
+        fill_by_scoring(model, [None, None], span="sentence", proposal=model)
     with pytest.raises(UnsupportedError, match="reads every line from its beginning"):
         fill_by_scoring(model, [None], span="suffix")
     with pytest.raises(NumberError, match="draws 0"):

@@ -17,8 +17,8 @@ EXAMPLES = r"""examples:
 
 A blank is exactly one word; write \? for the word "?" itself. The pattern is a whole sentence unless --as says
 otherwise. N-gram and probabilistic models sum over all fillings, exactly. A recurrent model scores every word for
-one blank, exactly too; for several blanks it weighs fillings drawn from an n-gram or probabilistic model of the same
-words, and says how many draws of its own they are worth."""
+one blank, exactly too; for several blanks it weighs drawn fillings (its own, or with --proposal most from an n-gram or
+probabilistic model of the same words, which sees both sides), and says how many draws from the truth they are worth."""
 
 
 def add(subparsers: Any) -> None:
@@ -56,10 +56,10 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--proposal",
         metavar="RUN",
-        help="for several blanks of a recurrent model: draw fillings from this one",
+        help="for several blanks of a recurrent model: draw most fillings from this n-gram or probabilistic one",
     )
     parser.add_argument(
-        "--draws", type=positive, default=1000, metavar="N", help="with --proposal: how many (default: 1000)"
+        "--draws", type=positive, default=1000, metavar="N", help="how many fillings to draw then (default: 1000)"
     )
     parser.add_argument("--seed", type=int, default=1, help="for --sample (default: 1)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

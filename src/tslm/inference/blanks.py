@@ -4,12 +4,16 @@ One blank has as many fillings as there are words: all are scored, and the answe
 many; fillings are drawn from the exact posterior of a model that has one (the *proposal*: n-gram or probabilistic), and
 each is weighed by how much likelier the model itself finds it. That is importance sampling: an estimate, with the
 number of draws that it is worth.
+
+A proposal that is too sure of itself would never draw what it finds impossible, and nobody would notice. So some
+fillings are drawn by the model itself as it reads from left to right, blind to what follows a blank; all draws count as
+draws from the mixture of both. No filling then weighs more than the words behind the blanks allow.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +29,13 @@ from tslm.stopping import check_wanted
 AT_ONCE = 1 << 12
 """How many words are scored together."""
 
+DRAWN_AT_ONCE = 1 << 8
+"""How many texts a model draws words for together: each takes a whole distribution."""
+
 MOST_DRAWS = 1_000_000
+
+OWN_SHARE = 0.2
+"""Which part of the draws is the model's own, where there is a proposal."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +51,9 @@ class WeighedFilling:
     """The probability of each given the pattern."""
     vocabulary: int
     effective: float | None
-    """How many independent draws from the model itself the sample is worth; None where nothing was drawn."""
+    """How many independent draws from the true posterior the sample is worth; None where nothing was drawn."""
+    error: float = 0.0
+    """The standard error of ``log_probability``."""
 
     @property
     def posteriors(self) -> Float[np.ndarray, "K V"]:
@@ -99,14 +111,15 @@ def fill_by_scoring(
         pattern: word ids, None for each blank.
         span: ``sentence`` or ``prefix``: such a model cannot begin in the middle of a line.
         exclude: words that may not stand in a blank, beside ``<eos>``.
-        proposal: a model of the same words with exact blanks; needed for more than one blank.
-        draws: how many fillings to draw from it.
+        proposal: a model of the same words with exact blanks, from which most fillings of several blanks are drawn;
+            without one, the model draws all of them.
+        draws: how many fillings to draw.
         seed: for the draws.
 
     Raises:
-        UnsupportedError: the span needs an unknown history, or there are several blanks and no proposal.
+        UnsupportedError: the span needs an unknown history, or the proposal has no exact blanks.
         CorpusError: the pattern is empty, or the proposal knows other words or finds it impossible.
-        NumberError: the number of draws is out of range.
+        NumberError: the number of draws is out of range, or none of them is possible.
     """
     if not pattern:
         raise CorpusError("the pattern has no words and no blanks; give at least one, for example 'the ? of'")
@@ -119,36 +132,92 @@ def fill_by_scoring(
     eos_id, size = model.vocabulary.eos_id, len(model.vocabulary)
     places = (*pattern, eos_id) if span == "sentence" else tuple(pattern)
     blanks = sum(word is None for word in pattern)
-    log_proposal_N, counts_N = np.zeros(1), np.ones(1)
+    barred = {eos_id, *exclude}
     if blanks <= 1:
-        allowed = [word for word in range(size) if word != eos_id and word not in exclude]
+        allowed = [word for word in range(size) if word not in barred]
         words_NK = np.array(allowed, np.int64)[:, None] if blanks else np.zeros((1, 0), np.int64)
-    elif not isinstance(proposal, FillsBlanks):
-        raise UnsupportedError(
-            f"a model of kind {model.kind!r} would have to be run once for every filling of {blanks} blanks; give an "
-            "n-gram or probabilistic run of the same words with --proposal, from which fillings are drawn"
-        )
+        counts_N = np.ones(len(words_NK), np.int64)
+        log_weight_N = _score(model, places, words_NK).sum(1)
     else:
-        if proposal.vocabulary.words != model.vocabulary.words:
-            raise CorpusError("the proposal knows other words than the model; train both on the same corpus")
-        found = proposal.fill(pattern, span=span, exclude=exclude)
-        if found.log_probability == -math.inf:
-            raise CorpusError("the proposal finds the pattern impossible; give a smoothed one")
-        words_NK, counts_N = np.unique(found.sample(draws, seed), axis=0, return_counts=True)
-        scored_N = _score(proposal, places, words_NK)
-        # A filling that was drawn n times stands n times in the mean; its proposal probability is given the pattern.
-        log_proposal_N = scored_N - found.log_probability - np.log(counts_N / draws)
-    log_weight_N = _score(model, places, words_NK) - log_proposal_N
-    best = float(log_weight_N.max())
+        words_NK, counts_N, log_weight_N = _draw(model, places, barred, proposal, span, draws, seed)
+    best = float(log_weight_N.max(initial=-math.inf))
     if best == -math.inf:
+        if blanks > 1:
+            raise NumberError(f"none of the {draws:,} fillings drawn is possible; draw more, or give a proposal")
         return WeighedFilling(-math.inf, places, words_NK, np.zeros(len(words_NK)), size, None)
     weight_N = np.exp(log_weight_N - best)
     share_N = weight_N / weight_N.sum()
-    effective = None
-    if blanks > 1:
-        # Of the single draws, not of the fillings, of which some were drawn several times.
-        effective = float(1 / (share_N**2 / counts_N).sum())
-    return WeighedFilling(best + math.log(float(weight_N.sum())), places, words_NK, share_N, size, effective)
+    log_probability = best + math.log(float(weight_N.sum()))
+    if blanks <= 1:
+        return WeighedFilling(log_probability, places, words_NK, share_N, size, None)
+    # Of the single draws, not of the fillings, of which some were drawn several times.
+    effective = float(1 / (share_N**2 / counts_N).sum())
+    error = math.sqrt(max(1 / effective - 1 / draws, 0))
+    return WeighedFilling(log_probability, places, words_NK, share_N, size, effective, error)
+
+
+def _draw(
+    model: LanguageModel[Any],
+    places: Sequence[int | None],
+    barred: set[int],
+    proposal: LanguageModel[Any] | None,
+    span: Span,
+    draws: int,
+    seed: int,
+) -> tuple[Int[np.ndarray, "N K"], Int[np.ndarray, "N"], Float[np.ndarray, "N"]]:
+    """Return different fillings, how often each was drawn, and ln of its part in the mean of p / q over the draws."""
+    own = draws if proposal is None else max(1, round(OWN_SHARE * draws))
+    drawn = [_draw_forward(model, places, barred, own, seed)]
+    found = None
+    if proposal is not None:
+        if not isinstance(proposal, FillsBlanks):
+            raise UnsupportedError(
+                f"a proposal of kind {proposal.kind!r} has no exact blanks to draw fillings from; give an n-gram or "
+                "probabilistic run of the same words, or none"
+            )
+        if proposal.vocabulary.words != model.vocabulary.words:
+            raise CorpusError("the proposal knows other words than the model; train both on the same corpus")
+        pattern = places[:-1] if span == "sentence" else places
+        found = proposal.fill(pattern, span=span, exclude=sorted(barred - {model.vocabulary.eos_id}))
+        if found.log_probability == -math.inf:
+            raise CorpusError("the proposal finds the pattern impossible; give a smoothed one")
+        if draws > own:
+            drawn.append(found.sample(draws - own, seed))
+    words_NK, counts_N = np.unique(np.concatenate(drawn), axis=0, return_counts=True)
+    scores_NT = _score(model, places, words_NK)
+    blank_T = np.array([word is None for word in places])
+    # The model reads on blind to what follows, so the chance of its draw is that of the words in the blanks alone.
+    log_q_N = math.log(own / draws) + scores_NT[:, blank_T].sum(1)
+    if found is not None and draws > own:
+        given_N = _score(proposal, places, words_NK).sum(1) - found.log_probability
+        log_q_N = np.logaddexp(log_q_N, math.log(1 - own / draws) + given_N)
+    return words_NK, counts_N, scores_NT.sum(1) - log_q_N + np.log(counts_N / draws)
+
+
+def _draw_forward(
+    model: LanguageModel[Any], places: Sequence[int | None], barred: Collection[int], draws: int, seed: int
+) -> Int[np.ndarray, "N K"]:
+    """Return fillings that the model draws as it reads on; those with a barred word are left out, and fill nothing."""
+    random = np.random.default_rng(seed)
+    last = max(place for place, word in enumerate(places) if word is None)
+    parts: list[NDArray[np.int64]] = []
+    for begin in range(0, draws, DRAWN_AT_ONCE):
+        count = min(DRAWN_AT_ONCE, draws - begin)
+        state = model.start(count)
+        filled: list[NDArray[np.int64]] = []
+        for word in places[: last + 1]:
+            check_wanted()
+            if word is None:
+                edges_BV = np.exp(model.predict(state).astype(np.float64)).cumsum(1)
+                at_B1 = random.random((count, 1)) * edges_BV[:, -1:]
+                read_B = np.minimum((edges_BV <= at_B1).sum(1), edges_BV.shape[1] - 1)
+                filled.append(read_B)
+            else:
+                read_B = np.full(count, word, np.int64)
+            _, state = model.score(read_B[:, None], state)
+        parts.append(np.stack(filled, 1))
+    words_NK = np.concatenate(parts)
+    return words_NK[~np.isin(words_NK, list(barred)).any(1)]
 
 
 def _put(places: Sequence[int | None], filling: Sequence[int]) -> list[int]:
@@ -158,8 +227,8 @@ def _put(places: Sequence[int | None], filling: Sequence[int]) -> list[int]:
 
 def _score(
     model: LanguageModel[Any], places: Sequence[int | None], words_NK: Int[np.ndarray, "N K"]
-) -> Float[np.ndarray, "N"]:
-    """Return ln p of the pattern with each filling."""
+) -> Float[np.ndarray, "N T"]:
+    """Return ln p of each word of the pattern with each filling."""
     lines_NT = np.array([_put(places, filling) for filling in words_NK.tolist()], np.int64)
     step = max(1, AT_ONCE // lines_NT.shape[1])
     parts: list[NDArray[np.float64]] = []
@@ -167,5 +236,5 @@ def _score(
         check_wanted()
         part = lines_NT[begin : begin + step]
         scores, _ = model.score(part, model.start(len(part)))
-        parts.append(scores.astype(np.float64).sum(1))
+        parts.append(scores.astype(np.float64))
     return np.concatenate(parts)

@@ -86,9 +86,13 @@ class Fillings:
     unknown: tuple[str, ...]
     """Words of the pattern that the model does not know."""
     exact: bool = True
-    """False where fillings were drawn from another model and weighed."""
+    """False where fillings were drawn and weighed."""
+    draws: int | None = None
+    """How many were drawn; None where the answer is exact."""
     effective: float | None = None
-    """How many draws from the model itself the weighed ones are worth; None where the answer is exact."""
+    """How many draws from the true posterior those are worth; None where the answer is exact."""
+    error: float | None = None
+    """The standard error of ``log_probability``; None where the answer is exact."""
 
     def as_json(self) -> dict[str, Any]:
         """Return all of it as plain values; the logarithm of an impossible pattern is None."""
@@ -104,7 +108,8 @@ class Fillings:
         parts = [f"{self.pattern}   {numbers}   ({self.span})"]
         if self.effective is not None:
             parts.append(
-                f"estimated from fillings of another model, worth {self.effective:,.0f} draws of this one"
+                f"estimated from {self.draws:,} drawn fillings, worth {self.effective:,.0f} from the posterior itself; "
+                f"standard error of ln p {self.error:.3f}"
             )
         for number, blank in enumerate(self.blanks, 1):
             rows = [[f"{entry.probability:.4f}", entry.word] for entry in blank.best]
@@ -145,7 +150,7 @@ def fill(
 
     Args:
         model: a model, or its run folder. N-gram and probabilistic models sum over all fillings; any other scores every
-            word for one blank, and draws fillings from ``proposal`` for several.
+            word for one blank, and draws fillings for several: by itself, or better, most from ``proposal``.
         pattern: words as people write them, ``?`` for a blank, ``\?`` for the word "?" itself.
         top: how many words per blank, and how many fillings of all blanks together.
         span: which part of a line the pattern is: ``sentence``, ``prefix``, ``suffix`` or ``fragment``.
@@ -155,7 +160,7 @@ def fill(
         seed: for the samples.
         go_on: how many words a sample may go on behind a ``prefix`` or ``fragment``.
         proposal: an n-gram or probabilistic model of the same words, for several blanks of a model that is neither.
-        draws: how many fillings to draw from it.
+        draws: how many fillings are drawn then.
 
     Raises:
         TslmError: the model cannot fill these blanks, the pattern cannot be read, or a number is out of range.
@@ -197,12 +202,13 @@ def fill_pattern(
             raise CorpusError(f"the model does not know the word {word!r}, which is to be excluded")
     out = vocabulary.encode(banned).tolist()
     if isinstance(model, FillsBlanks):
-        filling, effective = model.fill(read.ids, span=span, exclude=out), None
+        filling, effective, error = model.fill(read.ids, span=span, exclude=out), None, None
     else:
         filling = fill_by_scoring(
             model, read.ids, span=span, exclude=out, proposal=proposal, draws=draws, seed=seed
         )
         effective = filling.effective
+        error = None if effective is None else filling.error
     if filling.log_probability == -math.inf:
         blanks: tuple[Blank, ...] = ()
         fillings: tuple[FilledText, ...] = ()
@@ -222,7 +228,9 @@ def fill_pattern(
         samples=drawn,
         unknown=read.unknown,
         exact=effective is None,
+        draws=None if effective is None else draws,
         effective=effective,
+        error=error,
     )
 
 
