@@ -131,7 +131,9 @@ def test_what_would_do_nothing_or_fail_is_one_line(
     assert errors.count("\n") == 1
 
 
-def test_a_model_without_exact_blanks_draws_by_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_without_exact_blanks_draws_by_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "text.txt").write_text("a b c\nb c a\n" * 30, encoding="utf-8")
     (tmp_path / "recipe.toml").write_text(
         f'[corpus]\npath = ["{tmp_path / "text.txt"}"]\nmin_count = 1\n[model]\nkind = "unigram"\n',

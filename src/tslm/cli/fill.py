@@ -59,7 +59,11 @@ def add(subparsers: Any) -> None:
         help="for several blanks of a recurrent model: draw most fillings from this n-gram or probabilistic one",
     )
     parser.add_argument(
-        "--draws", type=positive, default=1000, metavar="N", help="how many fillings to draw then (default: 1000)"
+        "--draws",
+        type=positive,
+        default=1000,
+        metavar="N",
+        help="how many fillings to draw then (default: 1000)",
     )
     parser.add_argument("--seed", type=int, default=1, help="for --sample (default: 1)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

@@ -143,7 +143,9 @@ def fill_by_scoring(
     best = float(log_weight_N.max(initial=-math.inf))
     if best == -math.inf:
         if blanks > 1:
-            raise NumberError(f"none of the {draws:,} fillings drawn is possible; draw more, or give a proposal")
+            raise NumberError(
+                f"none of the {draws:,} fillings drawn is possible; draw more, or give a proposal"
+            )
         return WeighedFilling(-math.inf, places, words_NK, np.zeros(len(words_NK)), size, None)
     weight_N = np.exp(log_weight_N - best)
     share_N = weight_N / weight_N.sum()

@@ -229,13 +229,17 @@ class _CandidateCrossEntropy(torch.autograd.Function):
             torch.sum(pull_nK1 * latents_nKM, 1, out=target_weight_gradient_NM[part])
             target_bias_gradient_N[part] = pull_nK1.sum((1, 2))
         offset_gradient_C *= share
+        target_weight_gradient_NM.mul_(share)
         if words_C is None:
-            weight_gradient_VM, bias_gradient_V = weight_gradient_CM, offset_gradient_C
+            bias_gradient_V = offset_gradient_C
+            weight_gradient_VM = weight_gradient_CM.index_add_(0, targets_N, target_weight_gradient_NM)
         else:
-            weight_gradient_VM, bias_gradient_V = torch.zeros_like(weight_VM), torch.zeros_like(bias_V)
-            weight_gradient_VM.index_copy_(0, words_C, weight_gradient_CM)
-            bias_gradient_V[words_C] = offset_gradient_C
-        weight_gradient_VM.index_add_(0, targets_N, target_weight_gradient_NM, alpha=share)
+            bias_gradient_V = torch.zeros_like(bias_V).index_copy_(0, words_C, offset_gradient_C)
+            weight_gradient_VM = _rows(
+                torch.cat([words_C, targets_N]),
+                torch.cat([weight_gradient_CM, target_weight_gradient_NM]),
+                weight_VM,
+            )
         bias_gradient_V.index_add_(0, targets_N, target_bias_gradient_N, alpha=share)
         # Not save_for_backward: what is handed out must have no second owner, so that autograd may add to it in place.
         ctx.gradients = (
@@ -255,3 +259,11 @@ class _CandidateCrossEntropy(torch.autograd.Function):
             for gradient in made:
                 gradient.mul_(scale)
         return (*made, None, None, None)
+
+
+def _rows(words_n: Tensor, gradient_nM: Tensor, weight_VM: Tensor) -> Tensor:
+    """Return a gradient that is zero but for some words, which may come twice."""
+    if weight_VM.device.type != "cpu":
+        return torch.zeros_like(weight_VM).index_add_(0, words_n, gradient_nM)
+    # Fresh memory for a large vocabulary would cost more than all that is added to it.
+    return torch.sparse_coo_tensor(words_n.unsqueeze(0), gradient_nM, weight_VM.shape, check_invariants=False)

@@ -93,6 +93,9 @@ class Trainer:
         self.model.follow(self.columns.starts_B)
         self.optimiser = make_optimiser(config, self.model)
         self.parameters = list(self.model.parameters())
+        # Kept from step to step, and dense: what comes as rows of a few words is added to it in place.
+        for parameter in self.parameters:
+            parameter.grad = torch.zeros_like(parameter)
         # All processes must sum over the same sampled words, or the gradients would belong to different losses.
         generator = torch.Generator().manual_seed(config.seed)
         counts_V = torch.from_numpy(count_words(corpus, "train"))
@@ -169,7 +172,7 @@ class Trainer:
         nats, tokens = self.group.sum(
             torch.tensor([loss.item() * count, count], dtype=torch.float64)
         ).tolist()
-        self.optimiser.zero_grad()
+        self.optimiser.zero_grad(set_to_none=False)
         # Scaled before the backward pass: the processes' gradients then add up to that of the mean over all tokens.
         (penalised * (count / tokens)).backward()
         self._share_gradients()

@@ -153,7 +153,7 @@ class RecurrentModel(Trainable[RecurrentState]):
 
     def embed(self, tokens: Int[Tensor, "*N"]) -> Float[Tensor, "*N M"]:
         """Eq. 4. Return the vectors of words."""
-        # Tied, the head's gradient is dense already: a sparse one saves zeroing a second array of V × M. Not every
+        # Tied, the head's gradient is there already: a sparse one saves zeroing an array of V × M. Not every
         # accelerator has them.
         sparse = self.output is None and self.training and self.device.type == "cpu"
         return F.embedding(tokens, self.embedding, sparse=sparse) * math.sqrt(self.config.embedding)
