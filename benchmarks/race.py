@@ -4,8 +4,8 @@ The other side is written as users of PyTorch's word-language-model example writ
 ``nn.Linear``, full cross entropy, plain SGD from a learning rate of 20 that is divided by four when validation stops
 improving, gradients clipped at 0.25, batch 20, window 35. Same sizes (256 × 1).
 
-The recipes of LSTM and TSLM run a short schedule to its end; what each reaches there is the goal that the loop has to
-reach too, so no goal is chosen by hand.
+The recipes of LSTM, TSLM and gated TSLM run a short schedule to its end, with products in bfloat16 where the processor
+has them; what each reaches there is the goal that the loop has to reach too, so no goal is chosen by hand.
 
     TSLM_DATA=… python benchmarks/race.py
 """
@@ -20,16 +20,20 @@ import tomllib
 from pathlib import Path
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from report import machine, write_results
+from report import machine, write_results, write_table
 from tslm.corpus.sources import Corpus, open_corpus
+from tslm.reports.curves import COLOURS, to_svg
 from tslm.runs.recipe import make_recipe
 from tslm.runs.train import train
 from tslm.training.position import Position
 from tslm.training.watcher import Watcher
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "ptb"
+
+NAMES = {"lstm": "LSTM", "tslm": "TSLM", "gated": "TSLM, gated", "pytorch": "the usual loop, LSTM"}
 
 
 class WordLanguageModel(nn.Module):
@@ -106,13 +110,30 @@ class History(Watcher):
         print(f"tslm, {self.cell}: {position.seconds:.0f} s, valid {valid:.1f}", flush=True)
 
 
-def race_tslm(cell: str, epochs: int) -> list[dict[str, float]]:
+def race_tslm(cell: str, epochs: int, precision: str) -> list[dict[str, float]]:
     tables = tomllib.loads((RECIPES / f"{cell}.toml").read_text(encoding="utf-8"))
-    tables["train"] |= {"epochs": epochs, "test": False}
+    tables["train"] |= {"epochs": epochs, "test": False, "precision": precision}
     watcher = History(cell)
     with tempfile.TemporaryDirectory() as folder:
         train(make_recipe(tables), Path(folder) / "run", watcher=watcher)
     return watcher.entries
+
+
+def draw(histories: dict[str, list[dict[str, float]]]) -> None:
+    """Write the figure "perplexity against minutes" of the documentation."""
+    figure = Figure(figsize=(6.5, 4.0), layout="constrained")
+    axes = figure.subplots()
+    for (name, entries), colour in zip(histories.items(), COLOURS, strict=True):
+        minutes, valid = [entry["seconds"] / 60 for entry in entries], [entry["valid"] for entry in entries]
+        axes.plot(minutes, valid, color=colour, marker="o", label=NAMES[name])
+    axes.set(xlabel="minutes of training", ylabel="valid perplexity", yscale="log")
+    ticks = [100, 120, 150, 200, 250]
+    axes.set_yticks(ticks, labels=[str(tick) for tick in ticks])
+    axes.set_yticks([], minor=True)
+    axes.set_title("Penn Treebank, an epoch each mark")
+    axes.legend()
+    path = Path(__file__).parents[1] / "docs" / "images" / "perplexity-against-minutes.svg"
+    path.write_text(to_svg(figure), encoding="utf-8")
 
 
 def seconds_to(goal: float, entries: list[dict[str, float]]) -> float | None:
@@ -127,15 +148,28 @@ if __name__ == "__main__":
     parser.add_argument(
         "--limit", type=float, default=1200, help="seconds after which the PyTorch loop gives up"
     )
+    parser.add_argument(
+        "--precision", default="bfloat16", choices=("single", "bfloat16"), help="of tslm's products"
+    )
     arguments = parser.parse_args()
     print(machine())
-    histories = {cell: race_tslm(cell, arguments.epochs) for cell in ("lstm", "tslm")}
+    histories = {
+        cell: race_tslm(cell, arguments.epochs, arguments.precision) for cell in ("lstm", "tslm", "gated")
+    }
     goals = {cell: min(entry["valid"] for entry in entries) for cell, entries in histories.items()}
     pytorch = race_pytorch(open_corpus("ptb"), min(goals.values()), arguments.limit)
-    rows = {}
+    rows, table = {}, [["cell", "valid perplexity", "tslm", "the usual loop", "ratio"]]
     for cell, goal in goals.items():
         ours, theirs = seconds_to(goal, histories[cell]), seconds_to(goal, pytorch)
         rows[cell] = {"goal": goal, "seconds": ours, "pytorch_seconds": theirs}
         rows[cell]["ratio"] = ours / theirs if ours and theirs else None
         print(f"{cell}: {rows[cell]}")
-    write_results("race", {"rows": rows, **histories, "pytorch": pytorch})
+        last = pytorch[-1]
+        beside = f"{theirs:.0f} s" if theirs else f"not in {last['seconds']:.0f} s ({last['valid']:.1f})"
+        ratio = f"{ours / theirs:.2f}" if theirs else f"below {ours / last['seconds']:.2f}"
+        table.append([NAMES[cell], f"{goal:.1f}", f"{ours:.0f} s", beside, ratio])
+    histories["pytorch"] = pytorch
+    settings = {"epochs": arguments.epochs, "precision": arguments.precision}
+    write_results("race", {"settings": settings, "rows": rows, **histories})
+    write_table("training.md", "race", table)
+    draw(histories)

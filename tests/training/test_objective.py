@@ -43,6 +43,32 @@ def test_full_loss_and_gradients_equal_autograds(K, monkeypatch) -> None:
         torch.testing.assert_close(ours, autograds, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize("K", [1, 3])
+@pytest.mark.parametrize("share", [0.25, 0.75])
+def test_loss_beside_counts_and_gradients_equal_autograds(K, share, monkeypatch) -> None:
+    monkeypatch.setattr("tslm.training.objective._CandidateCrossEntropy.chunk_rows", 7)
+    inputs, targets_N = make(K=K)
+    targets_N[::4] = -100
+    keep = targets_N >= 0
+    counted_N2 = torch.randn(len(targets_N), 2, dtype=torch.float64) - 3
+    counted_N2.requires_grad_()
+    objective = Objective(ObjectiveConfig(counts=share), 40, torch.Generator())
+    latents_NKM, prior_NK, weight_VM, bias_V = inputs
+    fast = objective.loss(latents_NKM, F.log_softmax(prior_NK, -1), weight_VM, bias_V, targets_N, counted_N2)
+    log_NKV = F.log_softmax(latents_NKM @ weight_VM.T + bias_V, -1)
+    log_NV = (log_NKV + F.log_softmax(prior_NK, -1).unsqueeze(-1)).logsumexp(1)
+    log_n = log_NV[keep].gather(1, targets_N[keep].unsqueeze(1)).squeeze(1)
+    mixed_n = (counted_N2[keep, 0].exp() + counted_N2[keep, 1].exp() * log_n.exp()).log()
+    slow = -((1 - share) * log_n + share * mixed_n).mean()
+    torch.testing.assert_close(fast, slow, rtol=1e-12, atol=1e-12)
+    for ours, autograds in zip(
+        torch.autograd.grad(fast, (*inputs, counted_N2)),
+        torch.autograd.grad(slow, (*inputs, counted_N2)),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours, autograds, rtol=1e-10, atol=1e-12)
+
+
 def test_softmax_head_needs_no_prior_and_padding_is_left_out() -> None:
     (latents_NKM, _, weight_VM, bias_V), targets_N = make()
     objective = Objective(ObjectiveConfig(), 40, torch.Generator())

@@ -42,6 +42,9 @@ class Trainable(nn.Module, LanguageModel[StateT], ABC):
     lowers: ClassVar[bool] = False
     """Whether it can be trained under autocast, with matrix products in bfloat16."""
 
+    asks: ClassVar[bool] = False
+    """Whether its loss is the cross entropy that training gives it."""
+
     @abstractmethod
     def __init__(self, config: Any, vocabulary: Vocabulary) -> None:
         super().__init__()

@@ -109,7 +109,11 @@ class ObjectiveConfig:
     power: float = 0.0
     """How the other words are drawn: with a chance that grows with this power of their frequency; 0 for all alike."""
 
+    counts: float = 0.0
+    """How much of the loss is that of a mixture with counts of the text: the model then learns what they cannot say."""
+
     def __post_init__(self) -> None:
+        check(0 <= self.counts < 1, f"objective.counts = {self.counts} must lie in [0, 1)")
         check(0 <= self.power <= 1, f"objective.power = {self.power} must be 0 to 1")
         check(self.frequent >= 0, f"objective.frequent = {self.frequent} must not be negative")
         check(self.sampled >= 0, f"objective.sampled = {self.sampled} must not be negative")

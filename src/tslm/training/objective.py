@@ -92,17 +92,30 @@ class Objective:
         weight_VM: Float[Tensor, "V M"],
         bias_V: Float[Tensor, " V"],
         targets_N: Int[Tensor, " N"],
+        counted_N2: Float[Tensor, "N 2"] | None = None,
     ) -> Float[Tensor, ""]:
-        """Return the mean of −ln Σ_k π_k softmax(V z_k + b)[target] over the targets (those below 0 are left out)."""
+        """Return the mean of −ln Σ_k π_k softmax(V z_k + b)[target] over the targets (those below 0 are left out).
+
+        Beside counts, a share of the loss (``objective.counts``) is the mean of −ln (λ p_counts + (1 − λ) p) instead;
+        ``counted_N2`` has ln λ p_counts and ln (1 − λ) of each target.
+        """
         count = int((targets_N >= 0).sum())
         if count < len(targets_N):
             keep = targets_N >= 0
             latents_NKM, targets_N = latents_NKM[keep], targets_N[keep]
             log_prior_NK = log_prior_NK[keep] if log_prior_NK is not None else None
+            counted_N2 = counted_N2[keep] if counted_N2 is not None else None
         if log_prior_NK is None:
             log_prior_NK = latents_NKM.new_zeros(latents_NKM.shape[:2])
         loss: Tensor = _CandidateCrossEntropy.apply(  # pyright: ignore[reportAssignmentType]
-            latents_NKM, log_prior_NK, weight_VM, bias_V, targets_N, self.draw(latents_NKM.device), self
+            latents_NKM,
+            log_prior_NK,
+            weight_VM,
+            bias_V,
+            counted_N2,
+            targets_N,
+            self.draw(latents_NKM.device),
+            self,
         )
         return loss
 
@@ -148,6 +161,7 @@ class _CandidateCrossEntropy(torch.autograd.Function):
         log_prior_NK: Tensor,
         weight_VM: Tensor,
         bias_V: Tensor,
+        counted_N2: Tensor | None,
         targets_N: Tensor,
         candidates: Candidates,
         objective: Objective,
@@ -176,6 +190,8 @@ class _CandidateCrossEntropy(torch.autograd.Function):
         weight_gradient_CM = torch.empty_like(weight_CM) if N and not low else torch.zeros_like(weight_CM)
         wide = widest(latents_NKM.device)
         total = latents_NKM.new_zeros((), dtype=wide)
+        counted = objective.config.counts
+        counted_gradient_N2 = None if counted_N2 is None else torch.empty_like(counted_N2)
         step = max(1, _CandidateCrossEntropy.chunk_rows // K)
         share = 1 / max(N, 1)
         for begin in range(0, N, step):
@@ -209,10 +225,15 @@ class _CandidateCrossEntropy(torch.autograd.Function):
                 log_nK.view(-1)[tiny] = target_nK.view(-1)[tiny] - logit + largest.log()
             joint_nK = log_prior_NK[part] + log_nK
             log_likelihood_n = joint_nK.logsumexp(1)
-            total -= log_likelihood_n.sum(dtype=wide)
             posterior_nK = (joint_nK - log_likelihood_n.unsqueeze(1)).exp()
+            if counted_N2 is not None:
+                log_likelihood_n, own_n = _beside(
+                    log_likelihood_n, counted_N2[part], counted, counted_gradient_N2[part]
+                )
+                posterior_nK *= own_n.unsqueeze(1)
+            total -= log_likelihood_n.sum(dtype=wide)
             posterior_NK[part] = posterior_nK
-            if K > 1:
+            if K > 1 or counted_N2 is not None:
                 logits_nC *= posterior_nK.view(-1, 1)
             gradient_nC = logits_nC[:, :C]
             pull_nK1 = (posterior_nK * (probability_nK - 1)).unsqueeze(-1)
@@ -247,18 +268,30 @@ class _CandidateCrossEntropy(torch.autograd.Function):
             posterior_NK.mul_(-share),
             weight_gradient_VM,
             bias_gradient_V,
+            None if counted_gradient_N2 is None else counted_gradient_N2.mul_(share),
         )
         return (total * share).to(latents_NKM.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        made: tuple[Tensor, ...] = ctx.gradients
+        made: tuple[Tensor | None, ...] = ctx.gradients
         del ctx.gradients
         scale = float(gradients[0])
         if scale != 1:
             for gradient in made:
-                gradient.mul_(scale)
+                if gradient is not None:
+                    gradient.mul_(scale)
         return (*made, None, None, None)
+
+
+def _beside(log_n: Tensor, counted_n2: Tensor, share: float, gradient_n2: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ln p of words beside counts, and its derivative by ln p of the model alone; fill in that by the rest."""
+    counts_n, trust_n = counted_n2.unbind(1)
+    mixed_n = torch.logaddexp(counts_n, trust_n + log_n)
+    own_n = (trust_n + log_n - mixed_n).exp()
+    gradient_n2[:, 0] = share * (own_n - 1)
+    gradient_n2[:, 1] = -share * own_n
+    return log_n.lerp(mixed_n, share), 1 - share + share * own_n
 
 
 def _rows(words_n: Tensor, gradient_nM: Tensor, weight_VM: Tensor) -> Tensor:

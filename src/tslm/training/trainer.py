@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from tslm.devices import random_state, set_random_state
 from tslm.errors import RunError, Stopped
 from tslm.evaluation.perplexity import evaluate, evaluate_windows
 from tslm.models.arrays import check_regular
+from tslm.models.recurrent.heads.base import CrossEntropy
 from tslm.models.trainable import Trainable
 from tslm.seals import check_seal
+from tslm.training.beside import Beside
 from tslm.training.checkpoint import (
     module_tensors,
     optimiser_tensors,
@@ -80,6 +83,10 @@ class Trainer:
             raise RunError(
                 f"a model of kind {model.kind!r} is trained in single precision; leave train.precision out"
             )
+        if objective.counts and not model.asks:
+            raise RunError(
+                f"a model of kind {model.kind!r} does not learn beside counts; leave objective.counts out"
+            )
         # The initial weights are the same everywhere; from here on, each process has its own dropout.
         torch.manual_seed(config.seed + 1_000_003 * group.rank)
         self.columns = Columns(
@@ -91,8 +98,10 @@ class Trainer:
             world=group.world,
         )
         self.model.follow(self.columns.starts_B)
-        self.optimiser = make_optimiser(config, self.model)
-        self.parameters = list(self.model.parameters())
+        self.beside = Beside(corpus, config, group).to(self.device) if objective.counts else None
+        learning = nn.ModuleList([self.model, *([] if self.beside is None else [self.beside])])
+        self.optimiser = make_optimiser(config, learning)
+        self.parameters = list(learning.parameters())
         # Kept from step to step, and dense: what comes as rows of a few words is added to it in place.
         for parameter in self.parameters:
             parameter.grad = torch.zeros_like(parameter)
@@ -159,12 +168,15 @@ class Trainer:
         model, config = self.model, self.config
         if config.state == "reset":
             self.cells = model.begin(self.columns.batch)
+        cross_entropy: CrossEntropy = self.objective.loss
+        if self.beside is not None:
+            cross_entropy = partial(self.objective.loss, counted_N2=self.beside(self.position.window))
         with self._precision():
             loss, cells, states_TBR, latents = model.read_window(
                 inputs_BT.t().contiguous().to(self.device),
                 targets_BT.t().to(self.device),
                 self.cells,
-                self.objective.loss,
+                cross_entropy,
             )
         self.cells = tuple(tuple(state.detach() for state in cell) for cell in cells)
         count = int((targets_BT >= 0).sum())
@@ -275,6 +287,8 @@ class Trainer:
         """Save everything that the next step depends on. Every process sends its part; the leading one writes."""
         tensors = {**module_tensors(self.model), **optimiser_tensors(self.optimiser)}
         tensors |= {f"average/{number}": value for number, value in enumerate(self.average)}
+        if self.beside is not None:
+            tensors |= {f"beside/{key}": value for key, value in self.beside.state_dict().items()}
         for rank, random in enumerate(self.group.gather(torch.get_rng_state())):
             tensors[f"random/torch/{rank}"] = random
         if (random := random_state(self.device)) is not None:
@@ -308,6 +322,8 @@ class Trainer:
         try:
             self.model.load_state_dict(part(tensors, "model"))
             restore_optimiser(self.optimiser, tensors)
+            if self.beside is not None:
+                self.beside.load_state_dict(part(tensors, "beside"))
             for number, value in enumerate(self.average):
                 value.copy_(tensors[f"average/{number}"])
             rank = self.group.rank

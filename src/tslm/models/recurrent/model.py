@@ -114,6 +114,7 @@ class RecurrentModel(Trainable[RecurrentState]):
     kind: ClassVar[str] = "recurrent"
     moves: ClassVar[bool] = True
     lowers: ClassVar[bool] = True
+    asks: ClassVar[bool] = True
 
     def __init__(self, config: RecurrentConfig, vocabulary: Vocabulary) -> None:
         super().__init__(config, vocabulary)
