@@ -53,9 +53,10 @@ def main() -> None:
         results[-1] |= more
         print(results[-1], flush=True)
 
-    begun = time.process_time()
-    plain = evaluate(dense.model, corpus.splits["test"], reset=False).perplexity
-    tell("plain", "test", plain, seconds=time.process_time() - begun)
+    for split in ("valid", "test"):
+        begun = time.process_time()
+        plain = evaluate(dense.model, corpus.splits[split], reset=False).perplexity
+        tell("plain", split, plain, seconds=time.process_time() - begun)
     for name, parts in (("", (counted, dense)), ("cache and ", (counted, cached))):
         seen = {}
         for split in ("valid", "test"):

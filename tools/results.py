@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -190,18 +191,24 @@ def make_reading(results: Path, base: str = "gated") -> str:
     return markdown_table(["corpus", f"TSLM, {base}", "valid", "test", "time"], rows)
 
 
-def make_gates(results: Path, base: str = "gated") -> str:
+DENSE = {"gated": "TSLM, gated", "gated-beside": "… learnt beside counts"}
+"""The dense models that are mixed with KN-5, by their runs."""
+
+
+def make_gates(results: Path) -> str:
     """Return what gates give that see this or that and have learnt from this or that."""
     rows: list[list[str]] = []
-    for corpus in TABLE_2:
+    for corpus, (base, dense) in product(TABLE_2, DENSE.items()):
         found = read_reports(results, f"{corpus}-{base}-gate")
         tests = {row["model"]: row for row in found if row["split"] == "test"}
         for row in found:
-            if row["split"] == "valid" and ("gate" in row["model"] or "weight" in row["model"]):
+            if row["split"] == "valid" and row["model"] in tests:
                 halves = show_number(row["halves"]) if "halves" in row else "–"
                 test = show_number(tests[row["model"]]["perplexity"])
-                rows.append([corpus, row["model"], show_number(row["perplexity"]), halves, f"**{test}**"])
-    return markdown_table(["corpus", f"KN-5 and TSLM, {base}", "valid", "valid by halves", "test"], rows)
+                mixed = "alone" if row["model"] == "plain" else row["model"]
+                rows.append([corpus, dense, mixed, show_number(row["perplexity"]), halves, f"**{test}**"])
+    header = ["corpus", "dense part", "mixed with KN-5 by", "valid", "valid by halves", "test"]
+    return markdown_table(header, rows)
 
 
 def make_adaptations(results: Path) -> str:

@@ -17,8 +17,8 @@ EXAMPLES = r"""examples:
 
 A blank is exactly one word; write \? for the word "?" itself. The pattern is a whole sentence unless --as says
 otherwise. N-gram and probabilistic models sum over all fillings, exactly. A recurrent model scores every word for
-one blank, exactly too; for several blanks it weighs drawn fillings (its own, or with --proposal most from an n-gram or
-probabilistic model of the same words, which sees both sides), and says how many draws from the truth they are worth."""
+one blank, exactly too; for several blanks it weighs fillings drawn from an n-gram or probabilistic model of the same
+words, which sees both sides, and some of its own; it says how many draws from the true posterior they are worth."""
 
 
 def add(subparsers: Any) -> None:
@@ -63,7 +63,7 @@ def add(subparsers: Any) -> None:
         type=positive,
         default=1000,
         metavar="N",
-        help="how many fillings to draw then (default: 1000)",
+        help="with --proposal: how many (default: 1000)",
     )
     parser.add_argument("--seed", type=int, default=1, help="for --sample (default: 1)")
     parser.add_argument("--json", action="store_true", help="print one JSON object")

@@ -7,7 +7,8 @@ number of draws that it is worth.
 
 A proposal that is too sure of itself would never draw what it finds impossible, and nobody would notice. So some
 fillings are drawn by the model itself as it reads from left to right, blind to what follows a blank; all draws count as
-draws from the mixture of both. No filling then weighs more than the words behind the blanks allow.
+draws from the mixture of both. No filling then weighs more than the words behind the blanks allow. The model's own
+draws alone would not do: what follows may depend on fillings so rare that a thousand draws agree on a wrong answer.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ DRAWN_AT_ONCE = 1 << 8
 MOST_DRAWS = 1_000_000
 
 OWN_SHARE = 0.2
-"""Which part of the draws is the model's own, where there is a proposal."""
+"""Which part of the draws is the model's own."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +112,13 @@ def fill_by_scoring(
         pattern: word ids, None for each blank.
         span: ``sentence`` or ``prefix``: such a model cannot begin in the middle of a line.
         exclude: words that may not stand in a blank, beside ``<eos>``.
-        proposal: a model of the same words with exact blanks, from which most fillings of several blanks are drawn;
-            without one, the model draws all of them.
+        proposal: a model of the same words with exact blanks, from which most fillings are drawn; needed for more than
+            one blank.
         draws: how many fillings to draw.
         seed: for the draws.
 
     Raises:
-        UnsupportedError: the span needs an unknown history, or the proposal has no exact blanks.
+        UnsupportedError: the span needs an unknown history, or several blanks have no proposal with exact ones.
         CorpusError: the pattern is empty, or the proposal knows other words or finds it impossible.
         NumberError: the number of draws is out of range, or none of them is possible.
     """
@@ -138,8 +139,28 @@ def fill_by_scoring(
         words_NK = np.array(allowed, np.int64)[:, None] if blanks else np.zeros((1, 0), np.int64)
         counts_N = np.ones(len(words_NK), np.int64)
         log_weight_N = _score(model, places, words_NK).sum(1)
+    elif not isinstance(proposal, FillsBlanks):
+        raise UnsupportedError(
+            f"a model of kind {model.kind!r} would have to be run once for every filling of {blanks} blanks; give an "
+            "n-gram or probabilistic run of the same words with --proposal, from which fillings are drawn"
+        )
     else:
-        words_NK, counts_N, log_weight_N = _draw(model, places, barred, proposal, span, draws, seed)
+        if proposal.vocabulary.words != model.vocabulary.words:
+            raise CorpusError("the proposal knows other words than the model; train both on the same corpus")
+        found = proposal.fill(pattern, span=span, exclude=exclude)
+        if found.log_probability == -math.inf:
+            raise CorpusError("the proposal finds the pattern impossible; give a smoothed one")
+        own = round(OWN_SHARE * draws)
+        drawn = [_draw_forward(model, places, barred, own, seed), found.sample(draws - own, seed)]
+        words_NK, counts_N = np.unique(np.concatenate(drawn), axis=0, return_counts=True)
+        scores_NT = _score(model, places, words_NK)
+        # The model reads on blind to what follows, so the chance of its draw is that of the words in the blanks alone.
+        log_own_N = scores_NT[:, [word is None for word in places]].sum(1)
+        log_given_N = _score(proposal, places, words_NK).sum(1) - found.log_probability
+        with np.errstate(divide="ignore"):
+            log_q_N = np.logaddexp(np.log(own / draws) + log_own_N, np.log(1 - own / draws) + log_given_N)
+        # A filling that was drawn n times stands n times in the mean of p / q.
+        log_weight_N = scores_NT.sum(1) - log_q_N + np.log(counts_N / draws)
     best = float(log_weight_N.max(initial=-math.inf))
     if best == -math.inf:
         if blanks > 1:
@@ -158,51 +179,13 @@ def fill_by_scoring(
     return WeighedFilling(log_probability, places, words_NK, share_N, size, effective, error)
 
 
-def _draw(
-    model: LanguageModel[Any],
-    places: Sequence[int | None],
-    barred: set[int],
-    proposal: LanguageModel[Any] | None,
-    span: Span,
-    draws: int,
-    seed: int,
-) -> tuple[Int[np.ndarray, "N K"], Int[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    """Return different fillings, how often each was drawn, and ln of its part in the mean of p / q over the draws."""
-    own = draws if proposal is None else max(1, round(OWN_SHARE * draws))
-    drawn = [_draw_forward(model, places, barred, own, seed)]
-    found = None
-    if proposal is not None:
-        if not isinstance(proposal, FillsBlanks):
-            raise UnsupportedError(
-                f"a proposal of kind {proposal.kind!r} has no exact blanks to draw fillings from; give an n-gram or "
-                "probabilistic run of the same words, or none"
-            )
-        if proposal.vocabulary.words != model.vocabulary.words:
-            raise CorpusError("the proposal knows other words than the model; train both on the same corpus")
-        pattern = places[:-1] if span == "sentence" else places
-        found = proposal.fill(pattern, span=span, exclude=sorted(barred - {model.vocabulary.eos_id}))
-        if found.log_probability == -math.inf:
-            raise CorpusError("the proposal finds the pattern impossible; give a smoothed one")
-        if draws > own:
-            drawn.append(found.sample(draws - own, seed))
-    words_NK, counts_N = np.unique(np.concatenate(drawn), axis=0, return_counts=True)
-    scores_NT = _score(model, places, words_NK)
-    blank_T = np.array([word is None for word in places])
-    # The model reads on blind to what follows, so the chance of its draw is that of the words in the blanks alone.
-    log_q_N = math.log(own / draws) + scores_NT[:, blank_T].sum(1)
-    if found is not None and draws > own:
-        given_N = _score(proposal, places, words_NK).sum(1) - found.log_probability
-        log_q_N = np.logaddexp(log_q_N, math.log(1 - own / draws) + given_N)
-    return words_NK, counts_N, scores_NT.sum(1) - log_q_N + np.log(counts_N / draws)
-
-
 def _draw_forward(
     model: LanguageModel[Any], places: Sequence[int | None], barred: Collection[int], draws: int, seed: int
 ) -> Int[np.ndarray, "N K"]:
     """Return fillings that the model draws as it reads on; those with a barred word are left out, and fill nothing."""
     random = np.random.default_rng(seed)
     last = max(place for place, word in enumerate(places) if word is None)
-    parts: list[NDArray[np.int64]] = []
+    parts = [np.zeros((0, sum(word is None for word in places)), np.int64)]
     for begin in range(0, draws, DRAWN_AT_ONCE):
         count = min(DRAWN_AT_ONCE, draws - begin)
         state = model.start(count)

@@ -150,7 +150,7 @@ def fill(
 
     Args:
         model: a model, or its run folder. N-gram and probabilistic models sum over all fillings; any other scores every
-            word for one blank, and draws fillings for several: by itself, or better, most from ``proposal``.
+            word for one blank, and draws fillings for several, most of them from ``proposal``.
         pattern: words as people write them, ``?`` for a blank, ``\?`` for the word "?" itself.
         top: how many words per blank, and how many fillings of all blanks together.
         span: which part of a line the pattern is: ``sentence``, ``prefix``, ``suffix`` or ``fragment``.

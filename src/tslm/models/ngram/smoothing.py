@@ -221,7 +221,9 @@ def derive_discounts(
         trouble = f"no {level}-gram has the adjusted count {missing[0]}"
     if fallback is not None:
         return np.array([0.0, *fallback] if len(fallback) == 3 else [0.0, *fallback * 3])
-    helps = "" if single_discount else "smoothing = 'kneser-ney-single' (which needs only the counts 1 and 2), "
+    helps = (
+        "" if single_discount else "smoothing = 'kneser-ney-single' (which needs only the counts 1 and 2), "
+    )
     raise CorpusError(
         f"cannot estimate the Kneser–Ney discounts of order {level}: {trouble}; the corpus is too small or "
         f"too regular: give more text, a lower order, {helps}or discount_fallback = [0.5, 1.0, 1.5]"
