@@ -168,20 +168,21 @@ READ_BY = {
 
 
 def read_reports(results: Path, name: str) -> list[dict[str, Any]]:
-    """Return the rows of the reports ``reading/<name>.json``, each with its time as a multiple of the model alone."""
-    rows: list[dict[str, Any]] = []
-    for path in sorted((results / "reading").glob(f"{name}.json")):
-        found = json.loads(path.read_text(encoding="utf-8"))["results"]
-        (alone,) = (row["seconds"] for row in found if (row["model"], row["split"]) == ("plain", "test"))
-        rows += [{**row, "time": row["seconds"] / alone if "seconds" in row else None} for row in found]
-    return rows
+    """Return the rows of the report ``reading/<name>.json``, each with its time as a multiple of the model alone."""
+    path = results / "reading" / f"{name}.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text(encoding="utf-8"))["results"]
+    (alone,) = (row["seconds"] for row in found if (row["model"], row["split"]) == ("plain", "test"))
+    return [{**row, "time": row["seconds"] / alone if "seconds" in row else None} for row in found]
 
 
 def make_reading(results: Path, base: str = "gated") -> str:
     """Return what each way of reading gives, on top of one model; what was not run is left out."""
     rows: list[list[str]] = []
     for corpus in TABLE_2:
-        found = {(row["model"], row["split"]): row for row in read_reports(results, f"{corpus}-{base}-*")}
+        reports = [read_reports(results, f"{corpus}-{base}-{way}") for way in ("cache", "dynamic", "gate")]
+        found = {(row["model"], row["split"]): row for report_rows in reports for row in report_rows}
         for name, model in READ_BY.items():
             if (model, "test") in found:
                 valid, test = (found[model, split] for split in ("valid", "test"))

@@ -114,7 +114,16 @@ def test_ways_of_reading_are_shown_with_their_time_and_what_was_not_run_is_left_
         "| ptb | with a cache | 82.50 | **80.03** | 1.4 |",
         "| ptb | with KN-5, one weight | 88.10 | **83.60** | – |",
     ]
-    assert make_gates(tmp_path).splitlines()[2:] == ["| ptb | one weight | 88.10 | – | **83.60** |"]
+    write_report(
+        folder / "ptb-gated-beside-gate.json", plain=(98.0, 92.0, 10.0), one_weight=(87.1, 82.6, None)
+    )
+    assert make_reading(tmp_path).count("83.60") == 1
+    assert make_gates(tmp_path).splitlines()[2:] == [
+        "| ptb | TSLM, gated | alone | 96.08 | – | **90.58** |",
+        "| ptb | TSLM, gated | one weight | 88.10 | – | **83.60** |",
+        "| ptb | … learnt beside counts | alone | 98.00 | – | **92.00** |",
+        "| ptb | … learnt beside counts | one weight | 87.10 | – | **82.60** |",
+    ]
     assert make_reading(tmp_path / "none").count("\n") == 1
 
 
