@@ -57,10 +57,10 @@ autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
-# A page's contents are its modules. All their members would be 800 lines at the side of one page, copied for the navigation of
-# every other: two thirds of the building time.
+# A page's contents are its modules. All their members would be 800 lines at the side of one page, copied for the
+# navigation of every other: two thirds of the building time.
 toc_object_entries = False
-# Every object is documented in its own module; following attributes to their types would list "builtins" among the sources.
+# Every object is documented in its own module. Following attributes to their types would list "builtins" as a source.
 viewcode_follow_imported_members = False
 # Extras that need not be installed to build the site.
 autodoc_mock_imports = ["lm_eval", "pyspark", "pyarrow", "pandas"]
