@@ -107,6 +107,7 @@ def test_models_are_switched_and_compared(page) -> None:
     expect(page.locator("#scored .row h3").first).to_contain_text("tslm", timeout=PATIENCE)
     assert words_of(page).first.text_content() != before
     page.click("#beside summary")
+    expect(page.locator("#others input[value=tslm]")).to_be_hidden()
     for other in ("kn", "lstm"):
         page.check(f"#others input[value={other}]")
     expect(page.locator("#scored .row")).to_have_count(3, timeout=PATIENCE)
@@ -137,6 +138,7 @@ def test_a_link_holds_sentence_and_models(page, server) -> None:
     page.goto(link)
     page.wait_for_selector("body[data-ready=yes]")
     expect(page.locator("#sentence")).to_have_value("the cat & the <b>dog</b>\na man")
+    expect(page.locator("#prompt")).to_have_value("the cat &")
     expect(page.locator("#scored .row")).to_have_count(2, timeout=PATIENCE)
     assert page.locator("main b:text('dog')").count() == 0
 
@@ -192,6 +194,10 @@ def test_fills_blanks_with_models_that_can(page) -> None:
     expect(page.locator("#filled .fillings > div")).to_have_count(3, timeout=PATIENCE)
     page.locator("#filled .fillings > div").nth(2).locator("button").first.click()
     expect(page.locator("#sentence")).to_have_value(re.compile("^the .* sat on the"))
+    # A word chosen for one blank stays, and the other blank is filled again.
+    page.locator("#filled .fillings > div").nth(1).locator("button").first.click()
+    expect(page.locator("#pattern")).to_have_value(re.compile(r"^the \? sat on the \w+$"))
+    expect(page.locator("#filled .fillings > div")).to_have_count(1, timeout=PATIENCE)
     page.select_option("#model", "tslm")
     expect(page.locator("#cannot")).to_be_visible()
     expect(page.locator("#pattern")).to_be_disabled()

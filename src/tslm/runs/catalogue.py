@@ -60,7 +60,7 @@ def describe_size(recipe: Recipe) -> str:
         return f"{model.cell.kind.upper()}, rank {model.rank}{layers}{softmaxes}"
     if recipe.kind == "ngram":
         return f"order {model.order}, {model.smoothing}"
-    return f"order {model.order}" if hasattr(model, "order") else "single words"
+    return "single words" if recipe.kind == "unigram" else show_size(recipe)
 
 
 def show_size(recipe: Recipe) -> str:

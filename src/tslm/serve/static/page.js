@@ -142,11 +142,11 @@ function fact(name, value) {
   return make("span", { text: `${name} ` }, make("b", { text: value }));
 }
 
-function bars(entries, onChoose) {
+function bars(entries, onChoose, kind = "bars") {
   const most = Math.max(...entries.map((entry) => entry.probability), 1e-12);
   return make(
     "ul",
-    { class: "bars" },
+    { class: kind },
     ...entries.map((entry) =>
       make(
         "li",
@@ -213,6 +213,7 @@ function followLink() {
   for (const box of document.querySelectorAll("#others input")) box.checked = others.includes(box.value);
   const text = parts.get("text");
   if (text) $("sentence").value = text.slice(0, 4000);
+  if (text && !$("prompt").value) $("prompt").value = beginning(text);
   return Boolean(text);
 }
 
@@ -230,12 +231,16 @@ async function share() {
 
 let shown = null;
 
+function beginning(text) {
+  return text.trim().split(/\s+/).slice(0, 3).join(" ");
+}
+
 function showExample() {
   const example = models.get($("model").value)?.example ?? "";
   if ($("sentence").value !== (shown ?? "")) return;
   shown = example;
   $("sentence").value = example;
-  $("prompt").value = example.split(" ").slice(0, 3).join(" ");
+  $("prompt").value = beginning(example);
 }
 
 // Why?
@@ -269,7 +274,7 @@ function chainTable(words, report) {
   if (report.state_norms) rows.push(row("norm of the state", report.state_norms, 1));
   if (report.cuts) rows.push(row("effective rank of the cut behind it", report.cuts.ranks, 1));
   if (report.cuts && report.cuts.information) rows.push(row("bits that both sides of the cut say of each other", report.cuts.information, 2));
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "states" }, make("table", {}, ...rows));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "states" }, make("table", { class: "chain" }, ...rows));
 }
 
 function statesTable(words, states) {
@@ -315,6 +320,8 @@ async function explainSentence() {
     }
     if (report.network) {
       const picture = make("img", { class: "network", id: "network", alt: `tensor network of “${text}”` });
+      // It shrinks to fit, as far as it can still be read; a longer one is scrolled.
+      picture.addEventListener("load", () => picture.style.setProperty("min-width", `${0.6 * picture.naturalWidth}px`));
       pictures.set(picture, report.network);
       paint(picture);
       parts.push(make("h3", { text: "the tensor network of this sentence" }), make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "tensor network" }, picture), saveButtons(picture));
@@ -369,8 +376,16 @@ async function generate() {
 
 // Fill the blanks
 
+// A word that is chosen for one blank stays; the others are filled again, knowing it.
+function putWord(pattern, blank, word) {
+  let seen = 0;
+  $("pattern").value = pattern.replace(/(?<![^\s\p{P}])(?<!\\)\?/gu, (sign) => (seen++ === blank ? (word === "?" ? "\\?" : word) : sign));
+  guarded(fillBlanks);
+}
+
 async function fillBlanks() {
-  const report = await (await ask("/v1/fill", { model: $("model").value, pattern: $("pattern").value, top: 6 })).json();
+  const pattern = $("pattern").value;
+  const report = await (await ask("/v1/fill", { model: $("model").value, pattern, top: 6 })).json();
   if (report.log_probability === null) {
     $("filled").replaceChildren(make("p", { text: "Impossible: no filling has a probability above zero." }));
     return;
@@ -380,8 +395,8 @@ async function fillBlanks() {
     guarded(scoreSentence);
   };
   const whole = report.fillings.map((entry) => ({ word: entry.text, probability: entry.probability }));
-  const parts = report.blanks.map((blank, place) => make("div", {}, make("h3", { text: `blank ${place + 1}` }), bars(blank.best, () => {})));
-  if (report.blanks.length > 1) parts.push(make("div", {}, make("h3", { text: "all together" }), bars(whole, use)));
+  const parts = report.blanks.map((blank, place) => make("div", {}, make("h3", { text: `blank ${place + 1}` }), bars(blank.best, (entry) => putWord(pattern, place, entry.word))));
+  if (report.blanks.length > 1) parts.push(make("div", {}, make("h3", { text: "all together" }), bars(whole, use, "bars texts")));
   $("filled").replaceChildren(make("p", { class: "hint", text: `ln p = ${report.log_probability.toFixed(2)}, summed over all fillings` }), make("div", { class: "fillings part" }, ...parts));
 }
 
@@ -390,6 +405,7 @@ function showAbilities() {
   for (const element of $("fill").elements) element.disabled = !fills;
   $("cannot").hidden = fills;
   if (!fills) $("filled").replaceChildren();
+  for (const label of $("others").children) label.hidden = label.firstChild.value === $("model").value;
 }
 
 // Starting
