@@ -191,7 +191,7 @@ class _CandidateCrossEntropy(torch.autograd.Function):
         wide = widest(latents_NKM.device)
         total = latents_NKM.new_zeros((), dtype=wide)
         counted = objective.config.counts
-        counted_gradient_N2 = None if counted_N2 is None else torch.empty_like(counted_N2)
+        counted_gradient_N2 = latents_NKM.new_empty(0) if counted_N2 is None else torch.empty_like(counted_N2)
         step = max(1, _CandidateCrossEntropy.chunk_rows // K)
         share = 1 / max(N, 1)
         for begin in range(0, N, step):
@@ -268,7 +268,7 @@ class _CandidateCrossEntropy(torch.autograd.Function):
             posterior_NK.mul_(-share),
             weight_gradient_VM,
             bias_gradient_V,
-            None if counted_gradient_N2 is None else counted_gradient_N2.mul_(share),
+            None if counted_N2 is None else counted_gradient_N2.mul_(share),
         )
         return (total * share).to(latents_NKM.dtype)
 
