@@ -19,10 +19,14 @@ from tslm.errors import TslmError
 CORE = ("numpy", "opt_einsum", "safetensors", "tokenizers", "torch")
 EXTRAS = {
     "completion": "shtab",
+    "docs": "sphinx",
     "hf": "transformers",
+    "lm-eval": "lm-eval",
     "png": "resvg-py",
+    "probabilistic": "scipy",
     "quimb": "quimb",
     "serve": "fastapi",
+    "spark": "pyspark",
     "tensorboard": "tensorboard",
 }
 """What shows that an extra is installed."""

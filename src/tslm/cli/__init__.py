@@ -47,7 +47,8 @@ def parser() -> argparse.ArgumentParser:
         prog="tslm",
         description="Language models in tensor space: exact n-gram tensors and trainable tensor networks.",
         epilog="examples:\n"
-        "  tslm data stats ptb\n"
+        "  tslm demo --quick\n"
+        '  tslm generate asv/gated --prompt "In the beginning"\n'
         "  tslm recipes\n"
         "  tslm train asv/kn5\n"
         "  tslm eval runs/asv-kn5 --split test\n",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from tslm.cli.run_folder import add_run
+
 EXAMPLES = """examples:
   tslm adapt runs/asv-gated my.txt --out runs/asv-gated-mine
   tslm adapt runs/asv-gated my.txt --out runs/mine --min-count 1 --old 2
@@ -24,7 +26,7 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="a folder that tslm train wrote")
+    add_run(parser)
     parser.add_argument("text", metavar="TEXT", help="a text file, one sentence per line")
     parser.add_argument("--out", required=True, metavar="FOLDER", help="the run folder to write")
     parser.add_argument(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from tslm.cli.run_folder import add_run
+
 EXAMPLES = """examples:
   tslm compress runs/asv-gated --rank 128 --out runs/asv-gated-128
   tslm compress runs/asv-gated --rank 64 --tune 1 --out runs/asv-gated-64
@@ -28,7 +30,7 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="a folder that tslm train wrote")
+    add_run(parser)
     how = parser.add_mutually_exclusive_group(required=True)
     how.add_argument("--rank", type=int, metavar="R", help="how many units to keep")
     how.add_argument("--half", action="store_true", help="keep all, in half precision")

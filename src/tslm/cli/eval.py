@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from tslm.cli.device import add_device
+from tslm.cli.run_folder import add_run
 
 EXAMPLES = """examples:
   tslm eval runs/ptb-kn5
@@ -28,7 +29,7 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="a folder that tslm train wrote")
+    add_run(parser)
     parser.add_argument("--split", choices=("train", "valid", "test"), default="test", help="default: test")
     parser.add_argument("--text", metavar="FILE", help="a text file instead of a split; - for standard input")
     parser.add_argument(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from tslm.cli.run_folder import add_run
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -36,8 +38,8 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="a folder that tslm train wrote")
-    parser.add_argument("sentence", metavar="SENTENCE", help="words between spaces")
+    add_run(parser)
+    parser.add_argument("sentence", metavar="SENTENCE", help="as people write it")
     parser.add_argument("--top", type=int, default=5, metavar="K", help="how many alternatives (default: 5)")
     parser.add_argument(
         "--replace",

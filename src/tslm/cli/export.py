@@ -54,6 +54,10 @@ def run_export(arguments: argparse.Namespace) -> int:
     run = tslm.open_run(arguments.run_folder)
     export_hf(run, Path(arguments.folder))
     _print(arguments.folder, run.model, json=arguments.json)
+    if not arguments.json:
+        print(
+            f"open it with: import tslm.interop.huggingface; AutoModelForCausalLM.from_pretrained({arguments.folder!r})"
+        )
     return 0
 
 

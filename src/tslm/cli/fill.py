@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 from tslm.cli.numbers import positive
+from tslm.cli.run_folder import add_run
 
 EXAMPLES = r"""examples:
   tslm fill runs/ptb-kn5 "the ? of the ?" --top 5
@@ -30,7 +31,7 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="a folder that tslm train wrote")
+    add_run(parser)
     parser.add_argument("pattern", metavar="PATTERN", help="words and blanks, for example 'the ? of the ?'")
     parser.add_argument("--top", type=positive, default=5, metavar="K", help="how many (default: 5)")
     parser.add_argument(

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from tslm.cli.device import add_device
+from tslm.cli.run_folder import add_run
 
 EXAMPLES = """examples:
   tslm generate runs/ptb-kn5 --prompt "the company said"
@@ -29,7 +30,7 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="a folder that tslm train wrote")
+    add_run(parser)
     parser.add_argument("--prompt", default="", metavar="TEXT", help="the words to go on from")
     parser.add_argument("--number", type=int, default=1, metavar="N", help="how many samples (default: 1)")
     parser.add_argument("--length", type=int, default=50, metavar="N", help="at most N words (default: 50)")

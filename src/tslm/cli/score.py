@@ -11,6 +11,7 @@ import numpy as np
 
 from tslm.cli.count import add_cluster
 from tslm.cli.device import add_device
+from tslm.cli.run_folder import add_run
 
 if TYPE_CHECKING:
     from tslm.inference.score import ScoredBlock, Total
@@ -38,7 +39,7 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="a folder that tslm train wrote")
+    add_run(parser)
     parser.add_argument(
         "files", metavar="FILE", nargs="*", default=["-"], help="text files; - or none for standard input"
     )

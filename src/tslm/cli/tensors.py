@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from tslm.cli.run_folder import add_run
+
 EXAMPLES = """examples:
   tslm tensors runs/asv-gated "in the beginning god created"
   tslm tensors runs/asv-gated --length 8 --words 100 --json
@@ -25,8 +27,8 @@ def add(subparsers: Any) -> None:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run_folder", metavar="RUN", help="a folder that tslm train wrote")
-    parser.add_argument("sentence", metavar="SENTENCE", nargs="?", help="words between spaces")
+    add_run(parser)
+    parser.add_argument("sentence", metavar="SENTENCE", nargs="?", help="as people write it")
     parser.add_argument("--length", type=int, metavar="N", help="words of a sentence, where none is given")
     parser.add_argument(
         "--words", type=int, default=50, metavar="K", help="most frequent words in each leg (default: 50)"

@@ -27,9 +27,11 @@ try:
     from lm_eval.api.model import LM  # pyright: ignore[reportMissingImports]
     from lm_eval.api.registry import register_model  # pyright: ignore[reportMissingImports]
 except ImportError as error:
-    raise UnsupportedError(
-        "the harness needs lm-eval; install it with: pip install 'tslm[lm-eval]'"
-    ) from error
+    missing = "the harness needs lm-eval; install it with: pip install 'tslm[lm-eval]'"
+    if __name__ == "__main__":
+        print(f"tslm: {missing}", file=sys.stderr)
+        sys.exit(2)
+    raise UnsupportedError(missing) from error
 
 LENGTH = 256
 """How many words are written where a task does not say."""

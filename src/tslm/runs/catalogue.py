@@ -60,7 +60,10 @@ def describe_size(recipe: Recipe) -> str:
         return f"{model.cell.kind.upper()}, rank {model.rank}{layers}{softmaxes}"
     if recipe.kind == "ngram":
         return f"order {model.order}, {model.smoothing}"
-    return "single words" if recipe.kind == "unigram" else show_size(recipe)
+    if recipe.kind in ("probabilistic", "joined"):
+        beside = f" + order {model.order}" if recipe.kind == "joined" else ""
+        return f"{model.rank:,} states{beside}"
+    return f"order {model.order}" if hasattr(model, "order") else "single words"
 
 
 def show_size(recipe: Recipe) -> str:
