@@ -13,11 +13,13 @@ has them; what each reaches there is the goal that the loop has to reach too, so
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import tempfile
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import torch
 from matplotlib.figure import Figure
@@ -33,6 +35,7 @@ from tslm.training.watcher import Watcher
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "ptb"
 
+CELLS = ("lstm", "tslm", "gated")
 NAMES = {"lstm": "LSTM", "tslm": "TSLM", "gated": "TSLM, gated", "pytorch": "the usual loop, LSTM"}
 
 
@@ -119,11 +122,28 @@ def race_tslm(cell: str, epochs: int, precision: str) -> list[dict[str, float]]:
     return watcher.entries
 
 
+def show(histories: dict[str, list[dict[str, float]]], settings: dict[str, Any]) -> None:
+    """Write the table and the figure of the documentation."""
+    pytorch = histories["pytorch"]
+    last = pytorch[-1]
+    table = [["cell", "products", "valid perplexity", "tslm", "the usual loop", "ratio"]]
+    for cell in (cell for cell in CELLS if cell in histories):
+        goal = min(entry["valid"] for entry in histories[cell])
+        ours, theirs = seconds_to(goal, histories[cell]), seconds_to(goal, pytorch)
+        assert ours is not None
+        beside = f"{theirs:.0f} s" if theirs else f"not in {last['seconds']:.0f} s ({last['valid']:.1f})"
+        ratio = f"{ours / theirs:.2f}" if theirs else f"below {ours / last['seconds']:.2f}"
+        table.append([NAMES[cell], settings["precision"], f"{goal:.1f}", f"{ours:.0f} s", beside, ratio])
+        print(table[-1])
+    write_table("training.md", "race", table)
+    draw(histories)
+
+
 def draw(histories: dict[str, list[dict[str, float]]]) -> None:
     """Write the figure "perplexity against minutes" of the documentation."""
     figure = Figure(figsize=(6.5, 4.0), layout="constrained")
     axes = figure.subplots()
-    for (name, entries), colour in zip(histories.items(), COLOURS, strict=True):
+    for (name, entries), colour in zip(histories.items(), COLOURS, strict=False):
         minutes, valid = [entry["seconds"] / 60 for entry in entries], [entry["valid"] for entry in entries]
         axes.plot(minutes, valid, color=colour, marker="o", label=NAMES[name])
     axes.set(xlabel="minutes of training", ylabel="valid perplexity", yscale="log")
@@ -151,25 +171,14 @@ if __name__ == "__main__":
     parser.add_argument(
         "--precision", default="bfloat16", choices=("single", "bfloat16"), help="of tslm's products"
     )
+    parser.add_argument("--show", action="store_true", help="write the documentation from the last race only")
     arguments = parser.parse_args()
     print(machine())
-    histories = {
-        cell: race_tslm(cell, arguments.epochs, arguments.precision) for cell in ("lstm", "tslm", "gated")
-    }
-    goals = {cell: min(entry["valid"] for entry in entries) for cell, entries in histories.items()}
-    pytorch = race_pytorch(open_corpus("ptb"), min(goals.values()), arguments.limit)
-    rows, table = {}, [["cell", "valid perplexity", "tslm", "the usual loop", "ratio"]]
-    for cell, goal in goals.items():
-        ours, theirs = seconds_to(goal, histories[cell]), seconds_to(goal, pytorch)
-        rows[cell] = {"goal": goal, "seconds": ours, "pytorch_seconds": theirs}
-        rows[cell]["ratio"] = ours / theirs if ours and theirs else None
-        print(f"{cell}: {rows[cell]}")
-        last = pytorch[-1]
-        beside = f"{theirs:.0f} s" if theirs else f"not in {last['seconds']:.0f} s ({last['valid']:.1f})"
-        ratio = f"{ours / theirs:.2f}" if theirs else f"below {ours / last['seconds']:.2f}"
-        table.append([NAMES[cell], f"{goal:.1f}", f"{ours:.0f} s", beside, ratio])
-    histories["pytorch"] = pytorch
-    settings = {"epochs": arguments.epochs, "precision": arguments.precision}
-    write_results("race", {"settings": settings, "rows": rows, **histories})
-    write_table("training.md", "race", table)
-    draw(histories)
+    if not arguments.show:
+        histories = {cell: race_tslm(cell, arguments.epochs, arguments.precision) for cell in CELLS}
+        goal = min(entry["valid"] for entries in histories.values() for entry in entries)
+        histories["pytorch"] = race_pytorch(open_corpus("ptb"), goal, arguments.limit)
+        settings = {"epochs": arguments.epochs, "precision": arguments.precision}
+        write_results("race", {"settings": settings, "histories": histories})
+    found = json.loads((Path(__file__).parent / "results" / "race.json").read_text(encoding="utf-8"))
+    show(found["histories"], found["settings"])

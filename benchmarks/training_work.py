@@ -127,6 +127,8 @@ def make_training(
     model = RecurrentModel(config, vocabulary).train()
     objective = Objective(ObjectiveConfig(frequent=frequent, sampled=sampled), V, torch.Generator())
     parameters = list(model.parameters())
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
     optimiser = torch.optim.AdamW(parameters, fused=True)
     inputs_TB, targets_TB = torch.randint(V, (T, B)), torch.randint(V, (T, B))
     cells = model.begin(B)
@@ -135,7 +137,7 @@ def make_training(
         with lowered() if low else nullcontext():
             states_TBR, _ = model.read(inputs_TB, cells)
             loss = model.loss(states_TBR, targets_TB.flatten(), objective.loss).nats
-        optimiser.zero_grad()
+        optimiser.zero_grad(set_to_none=False)
         loss.backward()
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         norm = float(nn.utils.get_total_norm(gradients))
