@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tslm.paper.found import find_run, measured, perplexity_of
-from tslm.paper.numbers import FIGURE_4, FIGURE_5, TABLE_2
+from tslm.paper.numbers import FIGURE_4, FIGURE_5, TABLE_2, show_cell
 from tslm.paper.plan import READINGS, plan, rank_readings
 from tslm.tables import markdown_table, show_number
 
@@ -137,7 +137,7 @@ def _judge_saturation(
         rows.append(
             {
                 **reading,
-                "cell": cell.upper(),
+                "cell": show_cell(cell),
                 f"within {FLAT:.0%} of its lowest": f"from {letter} = {enough}",
                 f"{letter} = {best} → {beyond}": f"{curve[beyond] / curve[best] - 1:+.1%}",
             }

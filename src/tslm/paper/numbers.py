@@ -51,6 +51,12 @@ TABLE_2: dict[str, dict[str, PaperRow]] = {
 """corpus → recipe → row. The three large LSTMs and RNN 300 are cited by the paper, the others are its own runs; the
 gated TSLM is not in the paper, and has on PTB the rank that makes it as large as the LSTM."""
 
+
+def show_cell(cell: str) -> str:
+    """Return what a cell's curve is called: as its row of Table 2."""
+    return TABLE_2["ptb"][cell].name
+
+
 TABLE_1: dict[str, dict[str, float]] = {
     "ptb": {
         "tokens, train": 929_590,

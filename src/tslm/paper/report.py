@@ -10,7 +10,7 @@ from tslm.corpus.sources import open_corpus
 from tslm.corpus.statistics import describe_corpus
 from tslm.paper.document import Report
 from tslm.paper.found import Found, count_epochs, find_run, measured, perplexity_of
-from tslm.paper.numbers import FIGURE_4, FIGURE_5, TABLE_1, TABLE_2, PaperRow
+from tslm.paper.numbers import FIGURE_4, FIGURE_5, TABLE_1, TABLE_2, PaperRow, show_cell
 from tslm.paper.plan import CITED, READINGS, plan, rank_readings
 from tslm.paper.sweep import Curve, draw_sweep, show_reading
 from tslm.runs.summary import Summary
@@ -141,7 +141,7 @@ def report_figure(what: str, corpus: str, found: Sequence[Found]) -> Report:
     values = sorted({one.run.value for one in found})
     planned = {(reading, one.run.value): NOT_RUN for one in found for reading in one.run.readings}
     rows = [
-        [f"{curve.cell.upper()}, {show_reading(curve.reading)}"]
+        [f"{show_cell(curve.cell)}, {show_reading(curve.reading)}"]
         + [
             show_number(dict(curve.points)[value])
             if value in dict(curve.points)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
+from tslm.paper.numbers import show_cell
 from tslm.paper.plan import READINGS
 from tslm.reports.curves import COLOURS, GREY, to_svg
 
@@ -48,7 +49,7 @@ def draw_sweep(curves: Sequence[Curve], letter: str, best: int) -> str:
                     *zip(*curve.points, strict=True),
                     "o-",
                     color=COLOURS[cells.index(curve.cell)],
-                    label=curve.cell.upper(),
+                    label=show_cell(curve.cell),
                     markersize=5,
                 )
         if panel.lines:
