@@ -321,16 +321,22 @@ def draw_ranks(results: Path) -> str:
     """Return the figure "perplexity against the number of hidden states"."""
     from matplotlib.figure import Figure
 
-    from tslm.reports.curves import COLOURS, to_svg
+    from tslm.reports.curves import COLOURS, GREY, to_svg
 
     figure = Figure(figsize=(6.5, 4.0), layout="constrained")
     axes = figure.subplots()
     found = [one for one in read_ranks(results) if one.valid is not None]
     ranks = [one.recipe.model.rank for one in found]
-    valid = [one.valid.perplexity for one in found if one.valid is not None]
-    axes.plot(ranks, valid, color=COLOURS[0], marker="o")
-    for rank, perplexity in zip(ranks, valid, strict=True):
-        axes.annotate(show_number(perplexity), (rank, perplexity), xytext=(4, 4), textcoords="offset points")
+    for colour, name in zip(COLOURS, ("every state emits every word", "words share clusters"), strict=False):
+        part = [one for one in found if (one.recipe.model.clusters > 1) == name.startswith("words")]
+        points = [(one.recipe.model.rank, one.valid.perplexity) for one in part if one.valid is not None]
+        if points:
+            axes.plot(*zip(*points, strict=True), color=colour, marker="o", label=name)
+        for point in points:
+            label = show_number(point[1])
+            axes.annotate(label, point, xytext=(4, 4), textcoords="offset points", color=GREY)
+    axes.margins(x=0.12)
+    axes.legend()
     axes.set(xscale="log", xlabel="hidden states", ylabel="valid perplexity")
     axes.set_xticks(ranks, labels=[f"{rank:,}" for rank in ranks])
     axes.set_xticks([], minor=True)

@@ -74,7 +74,8 @@ def show_size(recipe: Recipe) -> str:
         return f"{model.rank} × {model.layers}{mixture}"
     if recipe.kind in ("probabilistic", "joined"):
         beside = f" + order {model.order}" if recipe.kind == "joined" else ""
-        return f"{model.rank:,} states, {model.clusters} clusters{beside}"
+        emissions = f"{model.clusters} clusters" if model.clusters > 1 else "dense"
+        return f"{model.rank:,} states, {emissions}{beside}"
     if recipe.kind == "interpolation":
         return " + ".join(f"{weight:.2f}" for weight in model.weights)
     return f"order {model.order}" if hasattr(model, "order") else "–"
