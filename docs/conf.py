@@ -169,14 +169,26 @@ def _plain(*given: Any) -> None:
             lines[number] = re.sub(r"(\*\*[^*\s]+\*\*)(?=\w)", r"\1\\ ", "".join(parts))
 
 
-def _whole(*given: Any) -> None:
+ATTRIBUTES = ("attribute", "data", "property")
+_held: list[str] = []
+
+
+def _hide(*given: Any) -> None:
     """Keep napoleon from taking what stands before a colon in an attribute's docstring for its type."""
-    if given[1] in ("attribute", "data", "property"):
-        given[-1].insert(0, "")
+    if given[1] in ATTRIBUTES:
+        _held[:] = given[-1]
+        given[-1].clear()
+
+
+def _show(*given: Any) -> None:
+    """Put back what was hidden from napoleon."""
+    if given[1] in ATTRIBUTES:
+        given[-1][:] = _held
 
 
 def setup(app: Any) -> None:
     """Connect the above."""
     app.connect("source-read", _link_sources)
-    app.connect("autodoc-process-docstring", _whole, priority=100)
+    app.connect("autodoc-process-docstring", _hide, priority=100)
+    app.connect("autodoc-process-docstring", _show, priority=800)
     app.connect("autodoc-process-docstring", _plain, priority=900)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from html import escape
 from unicodedata import combining, east_asian_width
 
 Rows = Sequence[Sequence[str]]
+NUMBER = re.compile(r"[-+]?[\d.,]+%?|[–∞]|")
 
 
 def show_number(value: float | None, digits: int = 2) -> str:
@@ -28,7 +30,8 @@ def text_table(header: Sequence[str], rows: Rows, *, left: Sequence[int] = ()) -
     Args:
         header: the names of the columns.
         rows: the cells.
-        left: the columns that stand to the left beside the last, which always does; the others are numbers.
+        left: the columns that stand to the left, beside the last where it holds more than numbers; the others are
+            numbers.
 
     Example:
         >>> print(text_table(["p", "word"], [["0.5", "the"], ["0.25", "a"]]))
@@ -39,10 +42,12 @@ def text_table(header: Sequence[str], rows: Rows, *, left: Sequence[int] = ()) -
     lines = [[str(cell) for cell in line] for line in (header, *rows)]
     widths = [max(map(cell_width, column)) for column in zip(*lines, strict=True)]
     last = len(header) - 1
+    numbers = bool(rows) and all(NUMBER.fullmatch(line[last]) for line in lines[1:])
 
     def place(column: int, cell: str) -> str:
         blank = " " * (widths[column] - cell_width(cell))
-        return cell + blank if column == last or column in left else blank + cell
+        to_left = column in left or (column == last and not numbers)
+        return cell + blank if to_left else blank + cell
 
     return "\n".join(
         "  ".join(place(column, cell) for column, cell in enumerate(line)).rstrip() for line in lines

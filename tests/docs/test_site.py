@@ -6,6 +6,8 @@ import ast
 import json
 import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +64,24 @@ def test_a_notebook_is_code_that_parses_without_output(path: Path) -> None:
             assert cell["outputs"] == [], "clear all outputs before you keep it: they are made by make docs"
             assert cell["execution_count"] is None
             ast.parse("".join(cell["source"]))
+
+
+def test_a_colon_in_an_attributes_docstring_makes_no_type(tmp_path: Path) -> None:
+    (tmp_path / "index.md").write_text("# A\n\n```{eval-rst}\n.. automodule:: tslm.inference.adapt\n```\n")
+    command = [
+        sys.executable,
+        "-m",
+        "sphinx",
+        "-q",
+        "-W",
+        "-b",
+        "text",
+        "-c",
+        str(DOCS),
+        tmp_path,
+        tmp_path / "made",
+    ]
+    subprocess.run(command, check=True)
+    text = (tmp_path / "made" / "index.txt").read_text(encoding="utf-8")
+    assert "for every so many words: a short text" in " ".join(text.split())
+    assert "Type:" not in text

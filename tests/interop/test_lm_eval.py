@@ -106,3 +106,14 @@ def test_the_command_line_with_an_n_gram_model(runs, tmp_path) -> None:
     evaluation = tslm.evaluate(runs["kn"], [text.removesuffix("\n") for text in TEXTS])
     assert evaluation.perplexity_reset is not None
     assert found["word_perplexity,none"] == pytest.approx(evaluation.perplexity_reset, rel=1e-6)
+
+
+def test_the_command_line_says_in_a_line_what_is_wrong(tmp_path) -> None:
+    command = [sys.executable, "-m", "tslm.interop.lm_eval", "run", "--model", "tslm"]
+    command += ["--model_args", f"run={tmp_path / 'nowhere'}", "--tasks", "verses_perplexity"]
+    command += ["--include_path", "examples/lm-eval"]
+    environment = {**os.environ, **OFFLINE}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "tslm: no run folder" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr

@@ -29,7 +29,10 @@ def test_a_row_is_better_only_if_its_worst_seed_is(tslm, lstm, verdict) -> None:
     finding = judge_pair({"tslm": tslm, "lstm": lstm}, "tslm", "lstm", "ptb")
     assert finding.verdict == verdict
     assert finding.claim == "TSLM is better than LSTM"
-    assert f"{tslm[0]:.2f}" in finding.rows[0]["TSLM"]
+    row = finding.rows[0]
+    assert (row["model"], row["against"]) == ("TSLM", "LSTM")
+    assert f"{tslm[0]:.2f}" in row["test"]
+    assert f"{lstm[0]:.2f}" in row["its test"]
 
 
 def test_what_is_not_run_is_open() -> None:

@@ -176,6 +176,16 @@ def test_effects_and_network_of_this_sentence(page) -> None:
     expect(page.locator("#contributions")).to_have_count(0)
 
 
+def test_a_long_sentence_has_narrow_columns_and_no_drawing(page) -> None:
+    page.select_option("#model", "tslm")
+    page.fill("#sentence", " ".join(["the old man slept"] * 7))
+    page.click("#explain")
+    expect(page.locator("#effects")).to_have_class("dense", timeout=PATIENCE)
+    expect(page.locator("#explained")).to_contain_text("so long a sentence")
+    assert not re.search(r"-0\.0(?!\d)", page.locator("#effects").text_content() or "")
+    assert page.locator("#effects").evaluate("table => table.offsetWidth <= table.parentElement.offsetWidth")
+
+
 def test_generates_and_stops(page) -> None:
     page.fill("#prompt", "the cat sat")
     page.fill("#length", "10")
@@ -256,6 +266,10 @@ def test_api_page_shows_every_endpoint(page, server) -> None:
     page.goto(f"{server.address}/docs")
     expect(page.locator("section")).to_have_count(7, timeout=PATIENCE)
     expect(page.locator("main")).to_contain_text("/v1/completions")
+    expect(page.locator("main")).not_to_contain_text("``")
+    page.set_viewport_size({"width": 390, "height": 844})
+    wide = page.evaluate("[...document.querySelectorAll('.scroll')].map(e => e.scrollWidth - e.clientWidth)")
+    assert max(wide) <= 0
 
 
 def test_a_cached_model_shows_what_its_cache_changes(browser, runs, tmp_path) -> None:

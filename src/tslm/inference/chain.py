@@ -140,7 +140,8 @@ def _share_out(
     exact = is_exact(model, cell)
     where = "to the logit of each word" if exact else "to the logit of each word before gate and tanh"
     return Contributions(
-        method=f"the exact, additive share {where}, against the mean of all words; row 0 is the beginning of the text",
+        method=f"the exact, additive share {where}, against the mean of all words; "
+        "the first row is the beginning of the text",
         exact=exact,
         matrix=matrix,
     )

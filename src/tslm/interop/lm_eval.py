@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tslm.devices import place_model
-from tslm.errors import InputError, UnsupportedError
+from tslm.errors import InputError, TslmError, UnsupportedError
 from tslm.inference.generate import Sampling, draw_words
 from tslm.inference.inputs import open_model
 
@@ -162,7 +162,11 @@ def main() -> None:
     from lm_eval.__main__ import cli_evaluate  # pyright: ignore[reportMissingImports]
 
     sys.argv[0] = "python -m tslm.interop.lm_eval"
-    cli_evaluate()
+    try:
+        cli_evaluate()
+    except TslmError as error:
+        print(f"tslm: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 if __name__ == "__main__":

@@ -89,7 +89,12 @@ def judge_pair(tests: Mapping[str, Sequence[float]], better: str, worse: str, co
     else:
         verdict = "the seeds overlap"
     few = min(len(tests[better]), len(tests[worse])) == 1 and verdict != "the seeds overlap"
-    row = {names[better].name: _seeds(tests[better]), names[worse].name: _seeds(tests[worse])}
+    row = {
+        "model": names[better].name,
+        "test": _seeds(tests[better]),
+        "against": names[worse].name,
+        "its test": _seeds(tests[worse]),
+    }
     return Finding(claim, verdict + (", one seed" if few else ""), (row,))
 
 

@@ -8,6 +8,13 @@ function make(tag, text, className) {
   return element;
 }
 
+// Names stand between double backquotes in what the server says of itself.
+function prose(tag, text) {
+  const element = make(tag);
+  text.split("``").forEach((part, place) => element.append(place % 2 ? make("code", part) : part));
+  return element;
+}
+
 function resolve(schema, root) {
   return schema?.$ref ? root.components.schemas[schema.$ref.split("/").pop()] : schema ?? {};
 }
@@ -28,7 +35,7 @@ function fields(schema, root) {
     const limits = [["≥", field.minimum], ["≤", field.maximum], [">", field.exclusiveMinimum]].filter(([, value]) => value !== undefined);
     const told = [typeOf(field, root), ...limits.map(([sign, value]) => `${sign} ${value}`)];
     if (field.default !== undefined && field.default !== null) told.push(`default ${JSON.stringify(field.default)}`);
-    row.append(make("th", name), make("td", told.join(", ")), make("td", field.description ?? ""));
+    row.append(make("th", name), make("td", told.join(", ")), prose("td", field.description ?? ""));
     table.append(row);
   }
   return table;
@@ -41,7 +48,7 @@ async function start() {
       const section = make("section");
       const title = make("h2");
       title.append(make("span", verb.toUpperCase(), "verb"), make("code", path));
-      section.append(title, make("p", operation.description ?? operation.summary ?? ""));
+      section.append(title, prose("p", operation.description ?? operation.summary ?? ""));
       const body = operation.requestBody?.content?.["application/json"]?.schema;
       if (body) {
         const scroll = make("div", "", "scroll");

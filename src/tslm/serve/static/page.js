@@ -245,7 +245,15 @@ function showExample() {
 
 // Why?
 
+const LONG = 12; // words from which a table has narrow columns: names upright, one decimal
+
+function signed(value, digits) {
+  const text = value.toFixed(digits);
+  return Number(text) === 0 ? text.replace("-", "") : value > 0 ? `+${text}` : text;
+}
+
 function effectTable(words, matrix, name) {
+  const dense = words.length > LONG;
   const most = Math.max(1e-9, ...matrix.flat().map((value) => Math.abs(value ?? 0)));
   const head = make("tr", {}, make("th"), ...words.slice(1).map((word) => make("th", { text: word, scope: "col" })));
   const rows = words.slice(0, -1).map((word, row) =>
@@ -258,12 +266,12 @@ function effectTable(words, matrix, name) {
         if (place + 1 <= row) return make("td");
         const heat = value === null ? 100 : Math.min(80, (Math.abs(value) / most) * 80);
         const tint = value !== null && value < 0 ? "var(--cold)" : "var(--hot)";
-        const text = value === null ? "∞" : `${value > 0 ? "+" : ""}${value.toFixed(2)}`;
+        const text = value === null ? "∞" : signed(value, dense ? 1 : 2);
         return make("td", { class: "heat", text, style: { "--heat": `${heat}%`, "--tint": tint } });
       }),
     ),
   );
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, make("table", { id: name }, head, ...rows));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, make("table", { id: name, class: dense ? "dense" : "" }, head, ...rows));
 }
 
 function chainTable(words, report) {
@@ -274,7 +282,7 @@ function chainTable(words, report) {
   if (report.state_norms) rows.push(row("norm of the state", report.state_norms, 1));
   if (report.cuts) rows.push(row("effective rank of the cut behind it", report.cuts.ranks, 1));
   if (report.cuts && report.cuts.information) rows.push(row("bits that both sides of the cut say of each other", report.cuts.information, 2));
-  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "states" }, make("table", { class: "chain" }, ...rows));
+  return make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "states" }, make("table", { class: words.length > LONG ? "chain dense" : "chain" }, ...rows));
 }
 
 function statesTable(words, states) {
@@ -325,6 +333,8 @@ async function explainSentence() {
       pictures.set(picture, report.network);
       paint(picture);
       parts.push(make("h3", { text: "the tensor network of this sentence" }), make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "tensor network" }, picture), saveButtons(picture));
+    } else if (models.get($("model").value)?.network) {
+      parts.push(make("p", { class: "hint", text: "The tensor network of so long a sentence is not drawn: take a shorter one." }));
     }
     $("explained").replaceChildren(make("div", { class: "part" }, ...parts));
   } finally {
