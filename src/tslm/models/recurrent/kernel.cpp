@@ -1,4 +1,5 @@
-// Eq. 19 over a whole window, forward and backward, in one call.
+// Recurrences over a whole window, forward and backward, each in one call: Eq. 19, and the one that is affine in the
+// state (affine.py).
 //
 // The columns of a batch do not speak with each other, so each thread takes its share of them through all steps and
 // never waits for another. W is copied once per call into panels that the products then read in order.
@@ -159,6 +160,84 @@ void backward(long T, long B, long R, int threads, const S *factors, const S *W,
     }
 }
 
+// h' = hold ⊙ h + add + mix ⊙ W(keep ⊙ h). On entry states begins with the one before the window. keep and seen are null
+// where W sees the whole state.
+template <typename S>
+void affine_forward(long T, long B, long R, int threads, const S *hold, const S *mix, const S *add, const S *W,
+                    const S *keep, S *states, S *seen, S *mixed) {
+    const auto packed = pack(R, W, true);
+    const std::unique_ptr<S[]> nothing(new S[R]());
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int part = 0; part < threads; ++part) {
+        const long begin = B * part / threads, end = B * (part + 1) / threads;
+        for (long t = 0; t < T; ++t) {
+            const long first = (t * B + begin) * R, count = (end - begin) * R;
+            const S *h = states + first, *x = h;
+            if (keep) {
+                const S *k = keep + first;
+                S *kept = seen + first;
+#pragma omp simd
+                for (long i = 0; i < count; ++i)
+                    kept[i] = k[i] * h[i];
+                x = kept;
+            }
+            S *m = mixed + first;
+            multiply(end - begin, R, x, packed.get(), nothing.get(), 0, m);
+            const S *a = hold + first, *b = mix + first, *c = add + first;
+            S *next = states + first + B * R;
+#pragma omp simd
+            for (long i = 0; i < count; ++i)
+                next[i] = a[i] * h[i] + (c[i] + b[i] * m[i]);
+        }
+    }
+}
+
+// On entry inner, the gradient of every state, ends with that of the last; product is the gradient of the product with
+// W, and outer that of the states after the first, as others use them.
+template <typename S>
+void affine_backward(long T, long B, long R, int threads, const S *hold, const S *mix, const S *W, const S *keep,
+                     const S *states, const S *mixed, const S *outer, S *inner, S *product, S *hold_gradient,
+                     S *mix_gradient, S *keep_gradient) {
+    const auto packed = pack(R, W, false);
+    const std::unique_ptr<S[]> nothing(new S[R]());
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int part = 0; part < threads; ++part) {
+        const long begin = B * part / threads, end = B * (part + 1) / threads;
+        for (long t = T - 1; t >= 0; --t) {
+            const long first = (t * B + begin) * R, count = (end - begin) * R;
+            const S *a = hold + first, *b = mix + first, *h = states + first, *m = mixed + first;
+            const S *next = inner + first + B * R;
+            S *own = inner + first, *p = product + first, *a_gradient = hold_gradient + first;
+            S *b_gradient = mix_gradient + first;
+#pragma omp simd
+            for (long i = 0; i < count; ++i) {
+                p[i] = b[i] * next[i];
+                a_gradient[i] = h[i] * next[i];
+                b_gradient[i] = m[i] * next[i];
+                own[i] = a[i] * next[i];
+            }
+            if (t > 0) {
+                const S *given = outer + first - B * R;
+#pragma omp simd
+                for (long i = 0; i < count; ++i)
+                    own[i] += given[i];
+            }
+            if (keep) {
+                const S *k = keep + first;
+                S *k_gradient = keep_gradient + first;
+                multiply(end - begin, R, p, packed.get(), nothing.get(), 0, k_gradient);
+#pragma omp simd
+                for (long i = 0; i < count; ++i) {
+                    own[i] += k[i] * k_gradient[i];
+                    k_gradient[i] *= h[i];
+                }
+            } else {
+                multiply(end - begin, R, p, packed.get(), own, R, own);
+            }
+        }
+    }
+}
+
 #define EXPORT(S)                                                                                                      \
     extern "C" void forward_##S(long T, long B, long R, int threads, const S *factors, const S *W, const S *b,         \
                                 S *states, S *transfers, S *scales) {                                                  \
@@ -169,6 +248,16 @@ void backward(long T, long B, long R, int threads, const S *factors, const S *W,
                                  S *transfers_gradient) {                                                              \
         backward(T, B, R, threads, factors, W, states, transfers, scales, states_gradient, factors_gradient,           \
                  transfers_gradient);                                                                                  \
+    }                                                                                                                  \
+    extern "C" void affine_forward_##S(long T, long B, long R, int threads, const S *hold, const S *mix, const S *add, \
+                                       const S *W, const S *keep, S *states, S *seen, S *mixed) {                      \
+        affine_forward(T, B, R, threads, hold, mix, add, W, keep, states, seen, mixed);                                \
+    }                                                                                                                  \
+    extern "C" void affine_backward_##S(long T, long B, long R, int threads, const S *hold, const S *mix, const S *W,  \
+                                        const S *keep, const S *states, const S *mixed, const S *outer, S *inner,      \
+                                        S *product, S *hold_gradient, S *mix_gradient, S *keep_gradient) {             \
+        affine_backward(T, B, R, threads, hold, mix, W, keep, states, mixed, outer, inner, product, hold_gradient,     \
+                        mix_gradient, keep_gradient);                                                                  \
     }
 
 EXPORT(float)

@@ -29,6 +29,9 @@ KERNEL_VARIABLE = "TSLM_KERNEL"
 _SOURCE = Path(__file__).with_name("kernel.cpp")
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
 _NAMES = {torch.float32: "float", torch.float64: "double"}
+_POINTERS = {"forward": 6, "backward": 8, "affine_forward": 8, "affine_backward": 12}
+"""The functions of ``kernel.cpp``, and how many arrays each takes."""
+
 _chosen: Kernel | bool | None = False
 """The kernel in use, None for the loop, False before anybody has chosen."""
 
@@ -42,10 +45,10 @@ class Kernel:
         leading = [ctypes.c_long] * 3 + [ctypes.c_int]
         self._functions: dict[tuple[str, torch.dtype], Any] = {}
         for dtype, name in _NAMES.items():
-            for direction, pointers in (("forward", 6), ("backward", 8)):
-                function = functions[f"{direction}_{name}"]
+            for kind, pointers in _POINTERS.items():
+                function = functions[f"{kind}_{name}"]
                 function.argtypes, function.restype = leading + [ctypes.c_void_p] * pointers, None
-                self._functions[direction, dtype] = function
+                self._functions[kind, dtype] = function
 
     @staticmethod
     def takes(*tensors: Tensor) -> bool:
@@ -55,12 +58,12 @@ class Kernel:
             for tensor in tensors
         )
 
-    def run(self, direction: str, factors_TBR: Tensor, *tensors: Tensor | None) -> None:
-        """Call ``forward`` or ``backward`` of ``kernel.cpp`` with contiguous tensors, in the order it names them."""
+    def run(self, kind: str, factors_TBR: Tensor, *tensors: Tensor | None) -> None:
+        """Call a function of ``kernel.cpp`` with contiguous tensors, in the order it names them."""
         T, B, R = factors_TBR.shape
         pointers = [None if tensor is None else tensor.data_ptr() for tensor in (factors_TBR, *tensors)]
         threads = max(1, min(torch.get_num_threads(), B))
-        self._functions[direction, factors_TBR.dtype](T, B, R, threads, *pointers)
+        self._functions[kind, factors_TBR.dtype](T, B, R, threads, *pointers)
 
 
 def accelerate(wanted: bool = True) -> None:
