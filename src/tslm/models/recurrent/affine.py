@@ -52,22 +52,21 @@ class _AffineScan(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         T = hold_TBR.shape[0]
         ctx.low, kernel = in_bfloat16(W_RR), active()
-        factors = (hold_TBR, mix_TBR, add_TBR, W_RR, *(() if keep_TBR is None else (keep_TBR,)))
-        if kernel is not None and kernel.takes(*factors, state_BR):
-            hold_TBR, mix_TBR, add_TBR, W_RR, *kept = (factor.contiguous() for factor in factors)
-            keep_TBR = kept[0] if kept else None
-        else:
+        hold_TBR, mix_TBR, add_TBR = hold_TBR.contiguous(), mix_TBR.contiguous(), add_TBR.contiguous()
+        weight_RR, keep_TBR = W_RR.contiguous(), None if keep_TBR is None else keep_TBR.contiguous()
+        given = (hold_TBR, mix_TBR, add_TBR, weight_RR, keep_TBR)
+        if kernel is not None and not kernel.takes(*given, state_BR):
             kernel = None
         states_TBR = hold_TBR.new_empty(T + 1, *state_BR.shape)
         states_TBR[0] = state_BR
         mixed_TBR = torch.empty_like(hold_TBR)
         seen_TBR = None if keep_TBR is None else torch.empty_like(hold_TBR)
-        given, arrays = (hold_TBR, mix_TBR, add_TBR, W_RR, keep_TBR), (states_TBR, seen_TBR, mixed_TBR)
+        arrays = (states_TBR, seen_TBR, mixed_TBR)
         if kernel is not None:
-            kernel.run("affine_forward", *given, *arrays)
+            kernel.run("affine_forward", hold_TBR.shape, *given, *arrays)
         else:
             _go_forward(*given, *arrays, low=ctx.low)
-        ctx.save_for_backward(hold_TBR, mix_TBR, W_RR, keep_TBR, states_TBR, seen_TBR, mixed_TBR)
+        ctx.save_for_backward(hold_TBR, mix_TBR, weight_RR, keep_TBR, states_TBR, seen_TBR, mixed_TBR)
         ctx.kernel = kernel
         return states_TBR[1:], states_TBR[T].clone()
 
@@ -87,7 +86,7 @@ class _AffineScan(torch.autograd.Function):
         given = (hold_TBR, mix_TBR, W_RR, keep_TBR, states_TBR, mixed_TBR)
         arrays = (inner_TBR, product_TBR, hold_gradient_TBR, mix_gradient_TBR, keep_gradient_TBR)
         if ctx.kernel is not None:
-            ctx.kernel.run("affine_backward", *given, outer_TBR.contiguous(), *arrays)
+            ctx.kernel.run("affine_backward", hold_TBR.shape, *given, outer_TBR.contiguous(), *arrays)
         else:
             _go_backward(*given, outer_TBR, *arrays, low=ctx.low)
         # The weight's gradient is one product after the loop, not T small ones.

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 
 #ifdef __AVX512F__
@@ -238,6 +239,75 @@ void affine_backward(long T, long B, long R, int threads, const S *hold, const S
     }
 }
 
+// e^x. In single precision written out, so that the compiler makes vectors of it; to a rounding or two.
+inline double exponential(double x) { return std::exp(x); }
+inline float exponential(float x) {
+    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    const float shift = 12582912.0f; // 1.5 · 2^23: what is added to it is rounded to a whole number
+    const float whole = (x * 1.44269504f + shift) - shift;
+    const float rest = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+    float sum = 1.0f / 5040;
+    sum = sum * rest + 1.0f / 720;
+    sum = sum * rest + 1.0f / 120;
+    sum = sum * rest + 1.0f / 24;
+    sum = sum * rest + 1.0f / 6;
+    sum = sum * rest + 0.5f;
+    sum = sum * rest + 1.0f;
+    sum = sum * rest + 1.0f;
+    const int bits = (int(whole) + 127) << 23;
+    float power;
+    std::memcpy(&power, &bits, sizeof power);
+    return sum * power;
+}
+
+template <typename S> inline S hyperbolic_tangent(S x) {
+    const S e = exponential(-2 * std::abs(x));
+    return std::copysign((1 - e) / (1 + e), x);
+}
+
+// The factors of the gated cell's words from U x + c, whose rows are (hold, content, mix). keep is null without split.
+template <typename S, bool split>
+void gates_forward(long T, long B, long R, int threads, const S *raw, S *hold, S *mix, S *add, S *keep) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (long row = 0; row < T * B; ++row) {
+        const S *x = raw + row * 3 * R;
+        S *a = hold + row * R, *s = mix + row * R, *g = add + row * R, *k = split ? keep + row * R : nullptr;
+#pragma omp simd
+        for (long i = 0; i < R; ++i) {
+            const S e = exponential(-x[i]), closed = e / (1 + e);
+            const S free = split ? std::sqrt(closed) : closed;
+            a[i] = 1 / (1 + e);
+            s[i] = free * hyperbolic_tangent(x[2 * R + i]);
+            g[i] = free * hyperbolic_tangent(x[R + i]);
+            if constexpr (split)
+                k[i] = free;
+        }
+    }
+}
+
+// Forms the gates once more: that takes less than to keep them and read them back.
+template <typename S, bool split>
+void gates_backward(long T, long B, long R, int threads, const S *raw, const S *hold_gradient, const S *mix_gradient,
+                    const S *add_gradient, const S *keep_gradient, S *raw_gradient) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (long row = 0; row < T * B; ++row) {
+        const S *x = raw + row * 3 * R, *a = hold_gradient + row * R, *s = mix_gradient + row * R;
+        const S *g = add_gradient + row * R, *k = split ? keep_gradient + row * R : nullptr;
+        S *out = raw_gradient + row * 3 * R;
+#pragma omp simd
+        for (long i = 0; i < R; ++i) {
+            const S e = exponential(-x[i]), open = 1 / (1 + e), closed = e / (1 + e);
+            const S mixing = hyperbolic_tangent(x[2 * R + i]), content = hyperbolic_tangent(x[R + i]);
+            const S free = split ? std::sqrt(closed) : closed;
+            const S freed = s[i] * mixing + g[i] * content + (split ? k[i] : S(0));
+            // d closed / dx = − closed open; the root's is half of it, divided by the root.
+            out[i] = a[i] * open * closed - freed * open * (split ? free / 2 : closed);
+            out[R + i] = g[i] * free * (1 - content * content);
+            out[2 * R + i] = s[i] * free * (1 - mixing * mixing);
+        }
+    }
+}
+
 #define EXPORT(S)                                                                                                      \
     extern "C" void forward_##S(long T, long B, long R, int threads, const S *factors, const S *W, const S *b,         \
                                 S *states, S *transfers, S *scales) {                                                  \
@@ -258,6 +328,16 @@ void affine_backward(long T, long B, long R, int threads, const S *hold, const S
                                         S *product, S *hold_gradient, S *mix_gradient, S *keep_gradient) {             \
         affine_backward(T, B, R, threads, hold, mix, W, keep, states, mixed, outer, inner, product, hold_gradient,     \
                         mix_gradient, keep_gradient);                                                                  \
+    }                                                                                                                  \
+    extern "C" void gates_forward_##S(long T, long B, long R, int threads, const S *raw, S *hold, S *mix, S *add,      \
+                                      S *keep) {                                                                       \
+        (keep ? gates_forward<S, true> : gates_forward<S, false>)(T, B, R, threads, raw, hold, mix, add, keep);        \
+    }                                                                                                                  \
+    extern "C" void gates_backward_##S(long T, long B, long R, int threads, const S *raw, const S *hold_gradient,      \
+                                       const S *mix_gradient, const S *add_gradient, const S *keep_gradient,           \
+                                       S *raw_gradient) {                                                              \
+        const auto run = keep_gradient ? gates_backward<S, true> : gates_backward<S, false>;                           \
+        run(T, B, R, threads, raw, hold_gradient, mix_gradient, add_gradient, keep_gradient, raw_gradient);            \
     }
 
 EXPORT(float)
