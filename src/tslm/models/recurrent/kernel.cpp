@@ -1,5 +1,5 @@
 // Recurrences over a whole window, forward and backward, each in one call: Eq. 19, and the one that is affine in the
-// state (affine.py).
+// state (affine.py); and the factors of the gated cell.
 //
 // The columns of a batch do not speak with each other, so each thread takes its share of them through all steps and
 // never waits for another. W is copied once per call into panels that the products then read in order.
