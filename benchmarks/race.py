@@ -4,10 +4,14 @@ The other side is written as users of PyTorch's word-language-model example writ
 ``nn.Linear``, full cross entropy, plain SGD from a learning rate of 20 that is divided by four when validation stops
 improving, gradients clipped at 0.25, batch 20, window 35. Same sizes (256 × 1).
 
-The recipes of LSTM, TSLM and gated TSLM run a short schedule to its end, with products in bfloat16 where the processor
-has them; what each reaches there is the goal that the loop has to reach too, so no goal is chosen by hand.
+The recipes of LSTM, TSLM and gated TSLM run a short schedule to its end, with the products and the kernel that the
+options say; what each reaches there is the goal that the loop has to reach too, so no goal is chosen by hand. The loop
+always runs in single precision and as PyTorch has it, with the same number of threads, and ends at the hardest goal.
 
-    TSLM_DATA=… python benchmarks/race.py
+    TSLM_DATA=… python benchmarks/race.py                                  # everything
+    TSLM_DATA=… python benchmarks/race.py --cells gated --kernel           # one cell, beside what was raced before
+    TSLM_DATA=… python benchmarks/race.py --cells pytorch                  # the usual loop alone, to the hardest goal
+    TSLM_DATA=… python benchmarks/race.py --show                           # the documentation from the last race
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from torch import Tensor, nn
 
 from report import machine, write_results, write_table
 from tslm.corpus.sources import Corpus, open_corpus
+from tslm.models.recurrent import kernel
 from tslm.reports.curves import COLOURS, to_svg
 from tslm.runs.recipe import make_recipe
 from tslm.runs.train import train
@@ -34,6 +39,9 @@ from tslm.training.position import Position
 from tslm.training.watcher import Watcher
 
 RECIPES = Path(__file__).parents[1] / "recipes" / "ptb"
+RESULTS = Path(__file__).parent / "results" / "race.json"
+
+History = list[dict[str, float]]
 
 CELLS = ("lstm", "tslm", "gated")
 NAMES = {"lstm": "LSTM", "tslm": "TSLM", "gated": "TSLM, gated", "pytorch": "the usual loop, LSTM"}
@@ -71,12 +79,12 @@ def validate(model: nn.Module, data: Tensor) -> float:
     return math.exp(total / (len(data) - 1))
 
 
-def race_pytorch(corpus: Corpus, goal: float, limit: float) -> list[dict[str, float]]:
+def race_pytorch(corpus: Corpus, goal: float, limit: float) -> History:
     torch.manual_seed(1)
     model = WordLanguageModel(len(corpus.vocabulary), 256, 0.3)
     data, valid = columns(corpus.splits["train"], 20), columns(corpus.splits["valid"], 10)
     criterion, rate, best, seconds = nn.CrossEntropyLoss(), 20.0, math.inf, 0.0
-    history: list[dict[str, float]] = []
+    history: History = []
     while seconds < limit:
         model.train()
         hidden, began = None, time.perf_counter()
@@ -103,47 +111,54 @@ def race_pytorch(corpus: Corpus, goal: float, limit: float) -> list[dict[str, fl
     return history
 
 
-class History(Watcher):
+class Noted(Watcher):
     def __init__(self, cell: str) -> None:
         self.cell = cell
-        self.entries: list[dict[str, float]] = []
+        self.entries: History = []
 
     def epoch(self, position: Position, epochs: int, train: float, valid: float) -> None:
         self.entries.append({"seconds": position.seconds, "valid": valid})
         print(f"tslm, {self.cell}: {position.seconds:.0f} s, valid {valid:.1f}", flush=True)
 
 
-def race_tslm(cell: str, epochs: int, precision: str) -> list[dict[str, float]]:
+def race_tslm(cell: str, epochs: int, precision: str) -> History:
     tables = tomllib.loads((RECIPES / f"{cell}.toml").read_text(encoding="utf-8"))
     tables["train"] |= {"epochs": epochs, "test": False, "precision": precision}
-    watcher = History(cell)
+    watcher = Noted(cell)
     with tempfile.TemporaryDirectory() as folder:
         train(make_recipe(tables), Path(folder) / "run", watcher=watcher)
     return watcher.entries
 
 
-def show(histories: dict[str, list[dict[str, float]]], settings: dict[str, Any]) -> None:
+def show(races: dict[str, dict[str, Any]]) -> None:
     """Write the table and the figure of the documentation."""
+    histories = {name: race["history"] for name, race in races.items()}
     pytorch = histories["pytorch"]
     last = pytorch[-1]
-    table = [["cell", "products", "valid perplexity", "tslm", "the usual loop", "ratio"]]
-    for cell in (cell for cell in CELLS if cell in histories):
-        goal = min(entry["valid"] for entry in histories[cell])
+    table = [["cell", "products", "kernel", "valid perplexity", "tslm", "the usual loop", "ratio"]]
+    for cell in (cell for cell in CELLS if cell in races):
+        settings, goal = races[cell]["settings"], goal_of(histories[cell])
         ours, theirs = seconds_to(goal, histories[cell]), seconds_to(goal, pytorch)
         assert ours is not None
         beside = f"{theirs:.0f} s" if theirs else f"not in {last['seconds']:.0f} s ({last['valid']:.1f})"
         ratio = f"{ours / theirs:.2f}" if theirs else f"below {ours / last['seconds']:.2f}"
-        table.append([NAMES[cell], settings["precision"], f"{goal:.1f}", f"{ours:.0f} s", beside, ratio])
+        used = "yes" if settings["kernel"] else "no"
+        table.append(
+            [NAMES[cell], settings["precision"], used, f"{goal:.1f}", f"{ours:.0f} s", beside, ratio]
+        )
         print(table[-1])
     write_table("training.md", "race", table)
     draw(histories)
 
 
-def draw(histories: dict[str, list[dict[str, float]]]) -> None:
+def draw(histories: dict[str, History]) -> None:
     """Write the figure "perplexity against minutes" of the documentation."""
     figure = Figure(figsize=(6.5, 4.0), layout="constrained")
     axes = figure.subplots()
-    for (name, entries), colour in zip(histories.items(), COLOURS, strict=False):
+    for name, colour in zip(NAMES, COLOURS, strict=False):
+        entries = histories.get(name, [])
+        if not entries:
+            continue
         minutes, valid = [entry["seconds"] / 60 for entry in entries], [entry["valid"] for entry in entries]
         axes.plot(minutes, valid, color=colour, marker="o", label=NAMES[name])
     axes.set(xlabel="minutes of training", ylabel="valid perplexity", yscale="log")
@@ -156,13 +171,38 @@ def draw(histories: dict[str, list[dict[str, float]]]) -> None:
     path.write_text(to_svg(figure), encoding="utf-8")
 
 
-def seconds_to(goal: float, entries: list[dict[str, float]]) -> float | None:
+def goal_of(entries: History) -> float:
+    return min(entry["valid"] for entry in entries)
+
+
+def seconds_to(goal: float, entries: History) -> float | None:
     return next((entry["seconds"] for entry in entries if entry["valid"] <= goal), None)
+
+
+def race(racers: list[str], races: dict[str, dict[str, Any]], arguments: argparse.Namespace) -> None:
+    """Run some of the racers and put what they did among ``races``, the usual loop last."""
+    for cell in (cell for cell in CELLS if cell in racers):
+        kernel.accelerate(arguments.kernel)
+        settings = {key: getattr(arguments, key) for key in ("epochs", "precision", "kernel")}
+        history = race_tslm(cell, arguments.epochs, arguments.precision)
+        races[cell] = {"settings": settings, "machine": machine(), "history": history}
+    if "pytorch" in racers:
+        goal = min(goal_of(found["history"]) for name, found in races.items() if name != "pytorch")
+        history = race_pytorch(open_corpus("ptb"), goal, arguments.limit)
+        races["pytorch"] = {"settings": {"goal": goal}, "machine": machine(), "history": history}
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--cells",
+        nargs="+",
+        choices=(*CELLS, "pytorch"),
+        default=[*CELLS, "pytorch"],
+        metavar="CELL",
+        help="who races, of lstm, tslm, gated and pytorch, the usual loop; others stay as they were raced before",
     )
     parser.add_argument("--epochs", type=int, default=4, help="epochs of tslm's own schedule")
     parser.add_argument(
@@ -171,14 +211,17 @@ if __name__ == "__main__":
     parser.add_argument(
         "--precision", default="bfloat16", choices=("single", "bfloat16"), help="of tslm's products"
     )
+    parser.add_argument("--kernel", action="store_true", help="let tslm's recurrences use the accelerator")
     parser.add_argument("--show", action="store_true", help="write the documentation from the last race only")
     arguments = parser.parse_args()
     print(machine())
+    found = json.loads(RESULTS.read_text(encoding="utf-8"))["races"] if RESULTS.exists() else {}
     if not arguments.show:
-        histories = {cell: race_tslm(cell, arguments.epochs, arguments.precision) for cell in CELLS}
-        goal = min(entry["valid"] for entries in histories.values() for entry in entries)
-        histories["pytorch"] = race_pytorch(open_corpus("ptb"), goal, arguments.limit)
-        settings = {"epochs": arguments.epochs, "precision": arguments.precision}
-        write_results("race", {"settings": settings, "histories": histories})
-    found = json.loads((Path(__file__).parent / "results" / "race.json").read_text(encoding="utf-8"))
-    show(found["histories"], found["settings"])
+        race(arguments.cells, found, arguments)
+        write_results("race", {"races": found})
+    if len({json.dumps(part["machine"]) for part in found.values()}) > 1:
+        print(
+            "not all of them raced on the same machine with the same threads: no ratio is to be made of them"
+        )
+    elif "pytorch" in found:
+        show(found)

@@ -30,6 +30,14 @@ def recurrence(windows: Sequence[dict[str, Any]], part: str, title: str) -> str:
     )
 
 
+def against_lstm(windows: Sequence[dict[str, Any]]) -> str:
+    header = ["nn.LSTM takes, times as long as", *(f"{w['B']} × {w['T']} × {w['R']}" for w in windows)]
+    times = [window["with_input_product"] for window in windows]
+    names = [name for name in times[0] if name.startswith("tslm, gated")]
+    rows = ([name, *(f"{by['nn.LSTM'] / by[name]:.2f}×" for by in times)] for name in names)
+    return table("The gated cell against nn.LSTM", header, rows)
+
+
 def make_markdown(results: dict[str, Any]) -> str:
     step, machine = results["step"], results["machine"]
     speed_up = "; ".join(f"{name}: {ratio:.2f}×" for name, ratio in step["sampled_speed_up"].items())
@@ -38,6 +46,7 @@ def make_markdown(results: dict[str, Any]) -> str:
         f"{machine['cpu']}, {machine['threads']} threads, torch {machine['torch']}. Made from `training.json`.",
         recurrence(results["recurrence"], "alone", "Recurrence alone, forward + backward"),
         recurrence(results["recurrence"], "with_input_product", "Recurrence with the input product"),
+        against_lstm(results["recurrence"]),
         table(
             "Output layer and loss, 700 tokens, 256 × 10,000",
             ["road", "ms", "peak MB beyond the inputs"],

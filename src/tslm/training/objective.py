@@ -154,6 +154,9 @@ class _CandidateCrossEntropy(torch.autograd.Function):
     chunk_rows = 256
     """Tokens × experts per chunk: enough to keep the matrix products at their peak, little enough for the caches."""
 
+    low_logits = 3_000_000
+    """In bfloat16 a chunk may have more rows, up to this many logits: each has conversions and sums of its own."""
+
     @staticmethod
     def forward(  # type: ignore[override]
         ctx: Any,
@@ -192,7 +195,10 @@ class _CandidateCrossEntropy(torch.autograd.Function):
         total = latents_NKM.new_zeros((), dtype=wide)
         counted = objective.config.counts
         counted_gradient_N2 = latents_NKM.new_empty(0) if counted_N2 is None else torch.empty_like(counted_N2)
-        step = max(1, _CandidateCrossEntropy.chunk_rows // K)
+        chunk_rows = _CandidateCrossEntropy.chunk_rows
+        if low:
+            chunk_rows = max(chunk_rows, _CandidateCrossEntropy.low_logits // C)
+        step = max(1, chunk_rows // K)
         share = 1 / max(N, 1)
         for begin in range(0, N, step):
             part = slice(begin, min(begin + step, N))

@@ -180,3 +180,27 @@ def test_growth_is_the_spectral_radius_of_the_mean_kronecker_square() -> None:
     expected = float(torch.linalg.eigvals(mean).abs().max())
     assert cell.growth(words_VM, chance_V) == pytest.approx(expected, rel=1e-9)
     assert make(split=True).growth(words_VM, chance_V) == 1.0
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.float64, 1e-13)])
+@pytest.mark.parametrize("rank", [5, 37])
+def test_the_factors_equal_their_formula(split, dtype, tolerance, rank, road) -> None:
+    torch.manual_seed(rank)
+    cell = GatedConfig(split=split).build(3, rank).to(dtype)
+    # Far enough for gates that are shut and open.
+    words = (20 * torch.randn(7, 2, 3, dtype=dtype)).requires_grad_()
+    given = [words, cell.U, cell.c]
+    hold, content, mix = (words @ cell.U.T + cell.c).split(rank, -1)
+    free = 1 / (1 + hold.exp())
+    free = free**0.5 if split else free
+    expected = [1 / (1 + (-hold).exp()), free * mix.tanh(), free * content.tanh(), *([free] if split else [])]
+    factors = cell.factors(words)
+    weights = [torch.randn_like(part) for part in expected]
+    gradients = [
+        torch.autograd.grad(sum((p * w).sum() for p, w in zip(parts, weights, strict=True)), given)
+        for parts in (factors, expected)
+    ]
+    for ours, theirs in zip([*factors, *gradients[0]], [*expected, *gradients[1]], strict=True):
+        scale = max(1.0, float(theirs.detach().abs().max()))
+        torch.testing.assert_close(ours, theirs, rtol=10 * tolerance, atol=10 * tolerance * scale)

@@ -1,4 +1,5 @@
-// Eq. 19 over a whole window, forward and backward, in one call.
+// Recurrences over a whole window, forward and backward, each in one call: Eq. 19, and the one that is affine in the
+// state (affine.py); and the factors of the gated cell.
 //
 // The columns of a batch do not speak with each other, so each thread takes its share of them through all steps and
 // never waits for another. W is copied once per call into panels that the products then read in order.
@@ -6,6 +7,7 @@
 
 #include <cmath>
 #include <cstddef>
+#include <cstring>
 #include <memory>
 
 #ifdef __AVX512F__
@@ -159,6 +161,153 @@ void backward(long T, long B, long R, int threads, const S *factors, const S *W,
     }
 }
 
+// h' = hold ⊙ h + add + mix ⊙ W(keep ⊙ h). On entry states begins with the one before the window. keep and seen are null
+// where W sees the whole state.
+template <typename S>
+void affine_forward(long T, long B, long R, int threads, const S *hold, const S *mix, const S *add, const S *W,
+                    const S *keep, S *states, S *seen, S *mixed) {
+    const auto packed = pack(R, W, true);
+    const std::unique_ptr<S[]> nothing(new S[R]());
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int part = 0; part < threads; ++part) {
+        const long begin = B * part / threads, end = B * (part + 1) / threads;
+        for (long t = 0; t < T; ++t) {
+            const long first = (t * B + begin) * R, count = (end - begin) * R;
+            const S *h = states + first, *x = h;
+            if (keep) {
+                const S *k = keep + first;
+                S *kept = seen + first;
+#pragma omp simd
+                for (long i = 0; i < count; ++i)
+                    kept[i] = k[i] * h[i];
+                x = kept;
+            }
+            S *m = mixed + first;
+            multiply(end - begin, R, x, packed.get(), nothing.get(), 0, m);
+            const S *a = hold + first, *b = mix + first, *c = add + first;
+            S *next = states + first + B * R;
+#pragma omp simd
+            for (long i = 0; i < count; ++i)
+                next[i] = a[i] * h[i] + (c[i] + b[i] * m[i]);
+        }
+    }
+}
+
+// On entry inner, the gradient of every state, ends with that of the last; product is the gradient of the product with
+// W, and outer that of the states after the first, as others use them.
+template <typename S>
+void affine_backward(long T, long B, long R, int threads, const S *hold, const S *mix, const S *W, const S *keep,
+                     const S *states, const S *mixed, const S *outer, S *inner, S *product, S *hold_gradient,
+                     S *mix_gradient, S *keep_gradient) {
+    const auto packed = pack(R, W, false);
+    const std::unique_ptr<S[]> nothing(new S[R]());
+#pragma omp parallel for num_threads(threads) schedule(static, 1)
+    for (int part = 0; part < threads; ++part) {
+        const long begin = B * part / threads, end = B * (part + 1) / threads;
+        for (long t = T - 1; t >= 0; --t) {
+            const long first = (t * B + begin) * R, count = (end - begin) * R;
+            const S *a = hold + first, *b = mix + first, *h = states + first, *m = mixed + first;
+            const S *next = inner + first + B * R;
+            S *own = inner + first, *p = product + first, *a_gradient = hold_gradient + first;
+            S *b_gradient = mix_gradient + first;
+#pragma omp simd
+            for (long i = 0; i < count; ++i) {
+                p[i] = b[i] * next[i];
+                a_gradient[i] = h[i] * next[i];
+                b_gradient[i] = m[i] * next[i];
+                own[i] = a[i] * next[i];
+            }
+            if (t > 0) {
+                const S *given = outer + first - B * R;
+#pragma omp simd
+                for (long i = 0; i < count; ++i)
+                    own[i] += given[i];
+            }
+            if (keep) {
+                const S *k = keep + first;
+                S *k_gradient = keep_gradient + first;
+                multiply(end - begin, R, p, packed.get(), nothing.get(), 0, k_gradient);
+#pragma omp simd
+                for (long i = 0; i < count; ++i) {
+                    own[i] += k[i] * k_gradient[i];
+                    k_gradient[i] *= h[i];
+                }
+            } else {
+                multiply(end - begin, R, p, packed.get(), own, R, own);
+            }
+        }
+    }
+}
+
+// e^x. In single precision written out, so that the compiler makes vectors of it; to a rounding or two.
+inline double exponential(double x) { return std::exp(x); }
+inline float exponential(float x) {
+    x = x < -87.0f ? -87.0f : x > 88.0f ? 88.0f : x;
+    const float shift = 12582912.0f; // 1.5 · 2^23: what is added to it is rounded to a whole number
+    const float whole = (x * 1.44269504f + shift) - shift;
+    const float rest = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
+    float sum = 1.0f / 5040;
+    sum = sum * rest + 1.0f / 720;
+    sum = sum * rest + 1.0f / 120;
+    sum = sum * rest + 1.0f / 24;
+    sum = sum * rest + 1.0f / 6;
+    sum = sum * rest + 0.5f;
+    sum = sum * rest + 1.0f;
+    sum = sum * rest + 1.0f;
+    const int bits = (int(whole) + 127) << 23;
+    float power;
+    std::memcpy(&power, &bits, sizeof power);
+    return sum * power;
+}
+
+template <typename S> inline S hyperbolic_tangent(S x) {
+    const S e = exponential(-2 * std::abs(x));
+    return std::copysign((1 - e) / (1 + e), x);
+}
+
+// The factors of the gated cell's words from U x + c, whose rows are (hold, content, mix). keep is null without split.
+template <typename S, bool split>
+void gates_forward(long T, long B, long R, int threads, const S *raw, S *hold, S *mix, S *add, S *keep) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (long row = 0; row < T * B; ++row) {
+        const S *x = raw + row * 3 * R;
+        S *a = hold + row * R, *s = mix + row * R, *g = add + row * R, *k = split ? keep + row * R : nullptr;
+#pragma omp simd
+        for (long i = 0; i < R; ++i) {
+            const S e = exponential(-x[i]), closed = e / (1 + e);
+            const S free = split ? std::sqrt(closed) : closed;
+            a[i] = 1 / (1 + e);
+            s[i] = free * hyperbolic_tangent(x[2 * R + i]);
+            g[i] = free * hyperbolic_tangent(x[R + i]);
+            if constexpr (split)
+                k[i] = free;
+        }
+    }
+}
+
+// Forms the gates once more: that takes less than to keep them and read them back.
+template <typename S, bool split>
+void gates_backward(long T, long B, long R, int threads, const S *raw, const S *hold_gradient, const S *mix_gradient,
+                    const S *add_gradient, const S *keep_gradient, S *raw_gradient) {
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (long row = 0; row < T * B; ++row) {
+        const S *x = raw + row * 3 * R, *a = hold_gradient + row * R, *s = mix_gradient + row * R;
+        const S *g = add_gradient + row * R, *k = split ? keep_gradient + row * R : nullptr;
+        S *out = raw_gradient + row * 3 * R;
+#pragma omp simd
+        for (long i = 0; i < R; ++i) {
+            const S e = exponential(-x[i]), open = 1 / (1 + e), closed = e / (1 + e);
+            const S mixing = hyperbolic_tangent(x[2 * R + i]), content = hyperbolic_tangent(x[R + i]);
+            const S free = split ? std::sqrt(closed) : closed;
+            const S freed = s[i] * mixing + g[i] * content + (split ? k[i] : S(0));
+            // d closed / dx = − closed open; the root's is half of it, divided by the root.
+            out[i] = a[i] * open * closed - freed * open * (split ? free / 2 : closed);
+            out[R + i] = g[i] * free * (1 - content * content);
+            out[2 * R + i] = s[i] * free * (1 - mixing * mixing);
+        }
+    }
+}
+
 #define EXPORT(S)                                                                                                      \
     extern "C" void forward_##S(long T, long B, long R, int threads, const S *factors, const S *W, const S *b,         \
                                 S *states, S *transfers, S *scales) {                                                  \
@@ -169,6 +318,26 @@ void backward(long T, long B, long R, int threads, const S *factors, const S *W,
                                  S *transfers_gradient) {                                                              \
         backward(T, B, R, threads, factors, W, states, transfers, scales, states_gradient, factors_gradient,           \
                  transfers_gradient);                                                                                  \
+    }                                                                                                                  \
+    extern "C" void affine_forward_##S(long T, long B, long R, int threads, const S *hold, const S *mix, const S *add, \
+                                       const S *W, const S *keep, S *states, S *seen, S *mixed) {                      \
+        affine_forward(T, B, R, threads, hold, mix, add, W, keep, states, seen, mixed);                                \
+    }                                                                                                                  \
+    extern "C" void affine_backward_##S(long T, long B, long R, int threads, const S *hold, const S *mix, const S *W,  \
+                                        const S *keep, const S *states, const S *mixed, const S *outer, S *inner,      \
+                                        S *product, S *hold_gradient, S *mix_gradient, S *keep_gradient) {             \
+        affine_backward(T, B, R, threads, hold, mix, W, keep, states, mixed, outer, inner, product, hold_gradient,     \
+                        mix_gradient, keep_gradient);                                                                  \
+    }                                                                                                                  \
+    extern "C" void gates_forward_##S(long T, long B, long R, int threads, const S *raw, S *hold, S *mix, S *add,      \
+                                      S *keep) {                                                                       \
+        (keep ? gates_forward<S, true> : gates_forward<S, false>)(T, B, R, threads, raw, hold, mix, add, keep);        \
+    }                                                                                                                  \
+    extern "C" void gates_backward_##S(long T, long B, long R, int threads, const S *raw, const S *hold_gradient,      \
+                                       const S *mix_gradient, const S *add_gradient, const S *keep_gradient,           \
+                                       S *raw_gradient) {                                                              \
+        const auto run = keep_gradient ? gates_backward<S, true> : gates_backward<S, false>;                           \
+        run(T, B, R, threads, raw, hold_gradient, mix_gradient, add_gradient, keep_gradient, raw_gradient);            \
     }
 
 EXPORT(float)

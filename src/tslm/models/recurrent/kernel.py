@@ -29,6 +29,16 @@ KERNEL_VARIABLE = "TSLM_KERNEL"
 _SOURCE = Path(__file__).with_name("kernel.cpp")
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
 _NAMES = {torch.float32: "float", torch.float64: "double"}
+_POINTERS = {
+    "forward": 6,
+    "backward": 8,
+    "affine_forward": 8,
+    "affine_backward": 12,
+    "gates_forward": 5,
+    "gates_backward": 6,
+}
+"""The functions of ``kernel.cpp``, and how many arrays each takes."""
+
 _chosen: Kernel | bool | None = False
 """The kernel in use, None for the loop, False before anybody has chosen."""
 
@@ -42,25 +52,24 @@ class Kernel:
         leading = [ctypes.c_long] * 3 + [ctypes.c_int]
         self._functions: dict[tuple[str, torch.dtype], Any] = {}
         for dtype, name in _NAMES.items():
-            for direction, pointers in (("forward", 6), ("backward", 8)):
-                function = functions[f"{direction}_{name}"]
+            for kind, pointers in _POINTERS.items():
+                function = functions[f"{kind}_{name}"]
                 function.argtypes, function.restype = leading + [ctypes.c_void_p] * pointers, None
-                self._functions[direction, dtype] = function
+                self._functions[kind, dtype] = function
 
     @staticmethod
-    def takes(*tensors: Tensor) -> bool:
-        """Return whether all of ``tensors`` are of one precision and on the CPU."""
-        return all(
-            tensor.dtype == tensors[0].dtype and tensor.dtype in _NAMES and tensor.device.type == "cpu"
-            for tensor in tensors
+    def takes(first: Tensor, *others: Tensor | None) -> bool:
+        """Return whether all tensors are of one precision and on the CPU."""
+        return first.dtype in _NAMES and all(
+            tensor is None or (tensor.dtype == first.dtype and tensor.device.type == "cpu")
+            for tensor in (first, *others)
         )
 
-    def run(self, direction: str, factors_TBR: Tensor, *tensors: Tensor | None) -> None:
-        """Call ``forward`` or ``backward`` of ``kernel.cpp`` with contiguous tensors, in the order it names them."""
-        T, B, R = factors_TBR.shape
-        pointers = [None if tensor is None else tensor.data_ptr() for tensor in (factors_TBR, *tensors)]
-        threads = max(1, min(torch.get_num_threads(), B))
-        self._functions[direction, factors_TBR.dtype](T, B, R, threads, *pointers)
+    def run(self, kind: str, sizes: tuple[int, ...], first: Tensor, *others: Tensor | None) -> None:
+        """Call a function of ``kernel.cpp`` with T, B, R and contiguous tensors, in the order it names them."""
+        pointers = [None if tensor is None else tensor.data_ptr() for tensor in (first, *others)]
+        threads = max(1, min(torch.get_num_threads(), sizes[1]))
+        self._functions[kind, first.dtype](*sizes, threads, *pointers)
 
 
 def accelerate(wanted: bool = True) -> None:

@@ -34,7 +34,7 @@ class _MultiplicativeScan(torch.autograd.Function):
         scales_TB1 = factors_TBR.new_empty(T, B, 1) if normalise else None
         arrays = (states_TBR, transfers_TBR, scales_TB1)
         if kernel is not None:
-            kernel.run("forward", *given, *arrays)
+            kernel.run("forward", factors_TBR.shape, *given, *arrays)
         else:
             _go_forward(*given, *arrays)
         ctx.save_for_backward(given[0], states_TBR, transfers_TBR, given[1])
@@ -54,7 +54,14 @@ class _MultiplicativeScan(torch.autograd.Function):
         given = (factors_TBR, W_RR, states_TBR, transfers_TBR, ctx.scales_TB1)
         if ctx.kernel is not None:
             outer_TBR = states_gradient_TBR.contiguous()
-            ctx.kernel.run("backward", *given, outer_TBR, factors_gradient_TBR, transfers_gradient_TBR)
+            ctx.kernel.run(
+                "backward",
+                factors_TBR.shape,
+                *given,
+                outer_TBR,
+                factors_gradient_TBR,
+                transfers_gradient_TBR,
+            )
         else:
             _go_backward(*given, states_gradient_TBR, factors_gradient_TBR, transfers_gradient_TBR)
         R = W_RR.shape[0]

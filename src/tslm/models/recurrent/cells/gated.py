@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from tslm.config import check
 from tslm.models.recurrent.affine import affine_scan
 from tslm.models.recurrent.cells.base import CellConfig, CellState, ChainCell
+from tslm.models.recurrent.kernel import Kernel, active
 from tslm.models.recurrent.products import linear
 
 LONGEST_MEMORY = 50
@@ -89,7 +91,11 @@ class GatedCell(ChainCell):
 
     def factors(self, words_NM: Float[Tensor, "*N M"]) -> tuple[Float[Tensor, "*N R"], ...]:
         """Return a, b ⊙ s, b ⊙ g, and with ``split`` k."""
-        hold_NR, content_NR, mix_NR = linear(words_NM, self.U, self.c).chunk(3, -1)
+        raw_NR = linear(words_NM, self.U, self.c)
+        kernel = active()
+        if kernel is not None and kernel.takes(raw_NR):
+            return _Gates.apply(raw_NR, self.split, kernel)  # pyright: ignore[reportReturnType]
+        hold_NR, content_NR, mix_NR = raw_NR.chunk(3, -1)
         free_NR = torch.sigmoid(-hold_NR)
         if self.split:
             free_NR = free_NR.sqrt()
@@ -162,3 +168,31 @@ class GatedCell(ChainCell):
     def neutral_step(self, states_BR: Float[Tensor, "B R"]) -> Float[Tensor, "B R"]:
         """A word with a = 1 leaves the state as it is."""
         return states_BR
+
+
+class _Gates(torch.autograd.Function):
+    """The factors from U α + c, in one pass of the kernel each way."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, raw_NR: Tensor, split: bool, kernel: Kernel
+    ) -> tuple[Tensor, ...]:
+        raw_NR = raw_NR.contiguous()
+        ctx.save_for_backward(raw_NR)
+        ctx.kernel, ctx.split = kernel, split
+        R = raw_NR.shape[-1] // 3
+        ctx.sizes = (1, raw_NR.numel() // (3 * R), R)
+        made = tuple(raw_NR.new_empty(*raw_NR.shape[:-1], R) for _ in range(4 if split else 3))
+        kernel.run("gates_forward", ctx.sizes, raw_NR, *made, *(() if split else (None,)))
+        return made
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        (raw_NR,) = ctx.saved_tensors
+        raw_gradient_NR = torch.empty_like(raw_NR)
+        given = (*(gradient.contiguous() for gradient in gradients), *(() if ctx.split else (None,)))
+        ctx.kernel.run("gates_backward", ctx.sizes, raw_NR, *given, raw_gradient_NR)
+        return raw_gradient_NR, None, None
