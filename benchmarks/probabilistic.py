@@ -1,23 +1,27 @@
 """What a probabilistic model costs: a step of training, and blanks in a sentence.
 
     python benchmarks/probabilistic.py --train ptb/probabilistic     # a few windows of its recipe
+    python benchmarks/probabilistic.py --train ptb/probabilistic --set model.rank=4096
     python benchmarks/probabilistic.py --fill runs/ptb-probabilistic
 
-All times are processor time of one thread: a busy machine changes them little. Memory is the process's largest.
+All times are processor time of one thread: a busy machine changes them little. Memory is the process's largest. The
+tables in docs/probabilistic.md show what has been measured so far.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 
 import tslm
-from report import write_results
+from report import write_results, write_table
 from tslm.corpus.sources import open_corpus
 from tslm.models.registry import model_class
 from tslm.runs.recipe import read_recipe
@@ -39,12 +43,11 @@ def seconds(work: Callable[[], object], times: int) -> float:
     return statistics.median(taken)
 
 
-def measure_training(name: str, windows: int) -> dict[str, object]:
+def measure_training(name: str, overrides: Sequence[str], windows: int) -> dict[str, object]:
     """Train for some windows as the recipe says."""
     import tempfile
-    from pathlib import Path
 
-    recipe = read_recipe(name)
+    recipe = read_recipe(name, overrides)
     corpus = open_corpus(recipe.corpus)
     torch.manual_seed(1)
     began = time.process_time()
@@ -61,6 +64,7 @@ def measure_training(name: str, windows: int) -> dict[str, object]:
     return {
         "recipe": name,
         "rank": recipe.model.rank,
+        "clusters": recipe.model.clusters,
         "prepare_seconds": prepared,
         "tokens_per_second": tokens / one,
         "epoch_seconds": one * len(trainer.columns),
@@ -91,11 +95,39 @@ def measure_filling(run: str, times: int) -> dict[str, object]:
     }
 
 
+def show(path: Path) -> None:
+    """Write all that has been measured into the page."""
+    parts = json.loads(path.read_text(encoding="utf-8"))
+    rows = sorted(
+        (part for name, part in parts.items() if name.startswith("training ")), key=lambda part: part["rank"]
+    )
+    head = ["recipe", "states", "clusters", "clusters found in", "tokens/s", "an epoch", "memory"]
+    table = [
+        [
+            f"`{row['recipe']}`",
+            f"{row['rank']:,}",
+            f"{row['clusters']:,}",
+            f"{row['prepare_seconds']:.0f} s",
+            f"{row['tokens_per_second']:,.0f}",
+            f"{row['epoch_seconds']:.0f} s",
+            f"{row['memory_mib']:,.0f} MiB",
+        ]
+        for row in rows
+    ]
+    write_table("probabilistic.md", "training", [head, *table])
+    if (filling := parts.get("filling")) is not None:
+        head = ["states", "W, once", "one blank", "ten blanks apart", "ten side by side", "memory"]
+        keys = ("first", "one_blank", "ten_blanks_apart", "ten_blanks_side_by_side")
+        row = [f"{filling['rank']:,}", *(f"{1000 * filling[key + '_seconds']:,.0f} ms" for key in keys)]
+        write_table("probabilistic.md", "filling", [head, [*row, f"{filling['memory_mib']:,.0f} MiB"]])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--train", metavar="RECIPE")
+    parser.add_argument("--set", metavar="TABLE.KEY=VALUE", action="append", default=[], dest="overrides")
     parser.add_argument("--fill", metavar="RUN")
     parser.add_argument("--windows", type=int, default=10)
     parser.add_argument("--times", type=int, default=5)
@@ -103,11 +135,14 @@ def main() -> None:
     torch.set_num_threads(1)
     parts: dict[str, object] = {}
     if arguments.train:
-        parts[f"training {arguments.train}"] = measure_training(arguments.train, arguments.windows)
+        name = " ".join([arguments.train, *arguments.overrides])
+        parts[f"training {name}"] = measure_training(arguments.train, arguments.overrides, arguments.windows)
     if arguments.fill:
         parts["filling"] = measure_filling(arguments.fill, arguments.times)
     print(parts)
-    print(write_results("probabilistic", parts))
+    path = write_results("probabilistic", parts)
+    print(path)
+    show(path)
 
 
 if __name__ == "__main__":

@@ -18,10 +18,11 @@ SENTENCE = "cat the sat"
 IDS = [2, 0, 3, 1]
 
 
-@pytest.fixture(params=[1, 2])
+@pytest.fixture(params=[(1, 0), (1, 3), (2, 0)])
 def model(request) -> ProbabilisticModel:
     torch.manual_seed(0)
-    config = ProbabilisticConfig(rank=6, clusters=request.param, alone=0, embedding=4)
+    clusters, features = request.param
+    config = ProbabilisticConfig(rank=6, clusters=clusters, features=features, alone=0, embedding=4)
     model = ProbabilisticModel(config, VOCABULARY).double().eval()
     with torch.no_grad():
         model.begin_k.normal_()
@@ -83,7 +84,8 @@ def test_posteriors_of_states_are_those_of_all_paths(model: ProbabilisticModel) 
     explanation = tslm.explain(model, SENTENCE)
     assert explanation.states is not None
     network = model.network
-    W, begin, R = network.W_RR.numpy(), network.begin_R.numpy(), model.config.rank
+    R, begin = model.config.rank, network.begin_R.numpy()
+    W = network.move(torch.eye(R).double()).numpy()
     emission = np.zeros((R, len(VOCABULARY)))
     for word in range(len(VOCABULARY)):
         emission[network.of_word(word), word] = network.emission_k(word)

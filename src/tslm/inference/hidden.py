@@ -73,7 +73,7 @@ class Passes:
             self.log_left.append(total)
         prior_R, priors = network.begin_R, list[Tensor]()
         for _ in ids:
-            prior_R = prior_R @ network.W_RR
+            prior_R = network.move(prior_R)
             priors.append(prior_R)
         # From the end: p(words behind | state), for all states, scaled so that nothing underflows.
         after_R, log_scale = torch.ones_like(prior_R), 0.0
@@ -83,14 +83,14 @@ class Passes:
             own = network.of_word(ids[place])
             self.after.insert(0, after_R[own])
             self.log_right.insert(0, log_scale + math.log(float(priors[place] @ after_R)))
-            after_R = network.W_RR[:, own] @ (network.emission_k(ids[place]) * after_R[own])
+            after_R = network.pull(network.emission_k(ids[place]) * after_R[own], after=own)
             largest = float(after_R.max())
             after_R, log_scale = after_R / largest, log_scale + math.log(largest)
 
 
 def _step(network: Network, value: Tensor, states: slice, word: int) -> tuple[Tensor, float]:
     """Return what is believed behind a word, and ln p of it."""
-    value = (value @ network.W_RR[states, network.of_word(word)]) * network.emission_k(word)
+    value = network.move(value, states, network.of_word(word)) * network.emission_k(word)
     total = float(value.sum())
     return value / total, math.log(total)
 
@@ -109,7 +109,7 @@ def _find_effects(network: Network, ids: list[int], passes: Passes) -> Effects:
             value, states = passes.beliefs[forgotten - 1], network.of_word(ids[forgotten - 1])
         else:
             value, states = network.begin_R, ALL
-        value, states = value @ network.W_RR[states], ALL
+        value, states = network.move(value, states), ALL
         for place in range(forgotten + 1, T):
             value, log_without = _step(network, value, states, ids[place])
             states = network.of_word(ids[place])

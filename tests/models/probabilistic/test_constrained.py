@@ -27,10 +27,16 @@ AUTOMATA = {
 }
 
 
-@pytest.fixture(scope="module")
-def model() -> ProbabilisticModel:
+CONFIGS = {
+    "clusters": ProbabilisticConfig(rank=6, clusters=3, alone=1, embedding=4),
+    "features": ProbabilisticConfig(rank=5, clusters=1, features=2, parameters="free"),
+}
+
+
+@pytest.fixture(scope="module", params=CONFIGS)
+def model(request) -> ProbabilisticModel:
     torch.manual_seed(0)
-    model = ProbabilisticModel(ProbabilisticConfig(rank=6, clusters=3, alone=1, embedding=4), VOCABULARY)
+    model = ProbabilisticModel(CONFIGS[request.param], VOCABULARY)
     with torch.no_grad():
         model.begin_k.normal_()
     return model.double().eval()

@@ -17,15 +17,17 @@ EOS = VOCABULARY.eos_id
 PATTERNS = ([0, None, 3], [None, None], [None, 2, None], [0, 2], [None, None, None])
 
 
-@pytest.fixture(params=["neural", "dense"])
+CONFIGS = {
+    "neural": ProbabilisticConfig(rank=6, clusters=3, alone=1, embedding=4),
+    "dense": ProbabilisticConfig(rank=5, clusters=1, parameters="free"),
+    "features": ProbabilisticConfig(rank=5, clusters=1, features=2, embedding=4),
+}
+
+
+@pytest.fixture(params=CONFIGS)
 def model(request) -> ProbabilisticModel:
     torch.manual_seed(0)
-    config = (
-        ProbabilisticConfig(rank=6, clusters=3, alone=1, embedding=4)
-        if request.param == "neural"
-        else ProbabilisticConfig(rank=5, clusters=1, parameters="free")
-    )
-    model = ProbabilisticModel(config, VOCABULARY).double().eval()
+    model = ProbabilisticModel(CONFIGS[request.param], VOCABULARY).double().eval()
     with torch.no_grad():
         model.begin_k.normal_()
     return model
@@ -46,7 +48,7 @@ def all_fillings(model: ProbabilisticModel, pattern, span: str, exclude=()) -> d
         else:
             value = model.network.anywhere_R()
             for word in text:
-                value = (value @ model.network.W_RR) * model.network.mass_R([word])
+                value = model.network.move(value) * model.network.mass_R([word])
             found[filling] = value.sum().item()
     return found
 
@@ -98,7 +100,7 @@ def test_lines_go_on_behind_a_prefix(model) -> None:
 
 def test_somewhere_in_a_text_is_where_a_long_text_leads(model) -> None:
     anywhere_R = model.network.anywhere_R()
-    torch.testing.assert_close(anywhere_R @ model.network.W_RR, anywhere_R, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(model.network.move(anywhere_R), anywhere_R, rtol=1e-6, atol=1e-7)
 
 
 def test_impossible_and_wrong_patterns(model) -> None:

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from tslm.models.probabilistic.forward import read_window
+from tslm.models.probabilistic.forward import Features, read_window
 
 
 def plain(before_Bk, leave_TBk, blocks, emission_TBk):
@@ -14,7 +14,10 @@ def plain(before_Bk, leave_TBk, blocks, emission_TBk):
     for t in range(len(leave_TBk)):
         rows = []
         for b in range(len(before_Bk)):
-            block = blocks if blocks.ndim == 2 else blocks[t, b]
+            if isinstance(blocks, Features):
+                block = torch.einsum("zf,fy->zy", *blocks)
+            else:
+                block = blocks if blocks.ndim == 2 else blocks[t, b]
             rows.append(emission_TBk[t, b] * (block.t() @ (leave_TBk[t, b] * belief_Bk[b])))
         joint_Bk = torch.stack(rows)
         scales.append(joint_Bk.sum(1))
@@ -23,14 +26,16 @@ def plain(before_Bk, leave_TBk, blocks, emission_TBk):
     return torch.stack(scales), torch.stack(beliefs)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_values_and_gradients_are_those_of_the_plain_recursion(shared: bool) -> None:
+@pytest.mark.parametrize("T", [1, 2, 63])
+@pytest.mark.parametrize("kind", ["own", "shared", "features"])
+def test_values_and_gradients_are_those_of_the_plain_recursion(kind: str, T: int) -> None:
     torch.manual_seed(0)
-    T, B, k = 6, 3, 4
-    shape = (k, k) if shared else (T, B, k, k)
-    given = [torch.randn(B, k), torch.randn(T, B, k), torch.randn(shape), torch.randn(T, B, k)]
+    B, k, features = 3, 4, 2
+    shapes = {"own": [(T, B, k, k)], "shared": [(k, k)], "features": [(k, features), (features, k)]}[kind]
+    given = [torch.randn(shape) for shape in [(B, k), (T, B, k), (T, B, k), *shapes]]
     given = [values.double().requires_grad_() for values in given]
-    made = [F.softmax(values, -1) for values in given]
+    before, leave, emission, *blocks = (F.softmax(values, -1) for values in given)
+    made = before, leave, Features(*blocks) if kind == "features" else blocks[0], emission
     weight_TB, weight_TBk = torch.rand(T, B).double(), torch.rand(T, B, k).double()
     results = []
     for recursion in (read_window, plain):

@@ -23,6 +23,8 @@ CONFIGS = {
     "neural": ProbabilisticConfig(rank=6, clusters=3, alone=1, embedding=4),
     "free": ProbabilisticConfig(rank=4, clusters=2, alone=0, parameters="free"),
     "dense": ProbabilisticConfig(rank=5, clusters=1, embedding=4, layers=2),
+    "features": ProbabilisticConfig(rank=5, clusters=1, features=3, embedding=4),
+    "free features": ProbabilisticConfig(rank=5, clusters=1, features=2, parameters="free"),
 }
 
 
@@ -120,6 +122,24 @@ def test_dropped_states_take_no_part() -> None:
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("parameters", ["neural", "free"])
+def test_features_stand_between_the_states_that_take_part(parameters) -> None:
+    torch.manual_seed(0)
+    config = ProbabilisticConfig(rank=6, clusters=1, features=2, parameters=parameters, embedding=4)
+    model = ProbabilisticModel(config, VOCABULARY).double()
+    kept_Ck = torch.tensor([[0, 2, 5]])
+    block_kk = model.parts.factors(model.layout, kept_Ck).blocks(
+        torch.zeros(1).long(), torch.zeros(1).long()
+    )[0]
+    assert block_kk.shape == (3, 3)
+    assert torch.linalg.matrix_rank(block_kk) == 2
+    torch.testing.assert_close(block_kk.sum(1), torch.ones(3).double())
+    whole_kk = model.factors.blocks(torch.zeros(1).long(), torch.zeros(1).long())[0]
+    # Given its feature, a state is chosen among those that take part as it is among all.
+    ratio_kk = block_kk / whole_kk[kept_Ck[0]][:, kept_Ck[0]]
+    assert (ratio_kk > 1).all()
+
+
 def test_a_bigram_model_is_a_special_case() -> None:
     """One state per word: W is the matrix of bigram probabilities, and every word is its own state."""
     torch.manual_seed(0)
@@ -195,6 +215,7 @@ def test_wrong_shapes_are_refused() -> None:
         ({"rank": 10, "clusters": 4}, "multiple of model.clusters"),
         ({"rank": 8, "clusters": 4, "alone": 4}, "below model.clusters"),
         ({"dropout": 1.0}, r"\[0, 1\)"),
+        ({"features": 8}, "needs model.clusters = 1"),
     ):
         with pytest.raises(RecipeError, match=message):
             read_model({"kind": "probabilistic", **table})

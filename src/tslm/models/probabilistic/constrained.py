@@ -47,14 +47,14 @@ class Constrained:
     def ends_NQR(self) -> tuple[Float[Tensor, "Q R"], ...]:
         """B_0 … B_longest."""
         with torch.no_grad():
-            W_RR, next_QS = self.network.W_RR, torch.from_numpy(self.automaton.next_QS)
+            next_QS = torch.from_numpy(self.automaton.next_QS)
             end_R = self.network.mass_R([self.network.model.vocabulary.eos_id])
-            accepting_Q1 = torch.from_numpy(self.automaton.accepting_Q).to(W_RR).unsqueeze(1)
+            accepting_Q1 = torch.from_numpy(self.automaton.accepting_Q).to(end_R).unsqueeze(1)
             within: list[Tensor] = []
             value_QR = accepting_Q1 * end_R
             for _ in range(self.longest + 1):
                 check_wanted()
-                within.append(value_QR @ W_RR.t())
+                within.append(self.network.pull(value_QR))
                 value_QR = accepting_Q1 * end_R
                 for symbol, mass_R in enumerate(self._mass_SR):
                     after_Q = next_QS[:, symbol]
@@ -85,7 +85,7 @@ class Constrained:
             p(word and a matching end), and p(word), for each word of the vocabulary.
         """
         network, eos_id = self.network, self.network.model.vocabulary.eos_id
-        moved_R = believed.belief_Bk[0] @ network.W_RR[network.of_cluster(int(believed.cluster_B[0]))]
+        moved_R = network.move(believed.belief_Bk[0], network.of_cluster(int(believed.cluster_B[0])))
         word_V = network.words_V(moved_R)
         match_V = torch.zeros_like(word_V)
         if left > 0:

@@ -1,7 +1,8 @@
 """Where the probabilities come from: vectors of states, clusters and words, or free numbers; normalised either way.
 
 The next state is chosen in two steps, its cluster and then itself: p(z' | z) = p(c' | z) p(z' | z, c'). So only the
-k × k block between the clusters of two neighbouring words is ever formed, and no sum runs over all R states.
+k × k block between the clusters of two neighbouring words is ever formed, and no sum runs over all R states. With one
+cluster that block is all of W, and may be a product of two matrices: p(z' | z) = Σ_f p(f | z) p(z' | f).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -16,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tslm.models.probabilistic.forward import read_window
+from tslm.models.probabilistic.forward import Blocks, Features, read_window
 from tslm.models.probabilistic.layout import Bucket, Layout
 from tslm.models.probabilistic.products import Vectors, read_products
 
@@ -50,6 +52,14 @@ class Factors(ABC):
     def blocks(self, before_N: Int[Tensor, " N"], after_N: Int[Tensor, " N"]) -> Float[Tensor, "N k k"]:
         """Return p(next state | state, next cluster) between pairs of clusters."""
 
+    @cached_property
+    def shared(self) -> Float[Tensor, "k k"] | Features | None:
+        """The one block that all words share; None where there are several clusters."""
+        if len(self.onward_CkC) > 1:
+            return None
+        zero_1 = torch.zeros(1, dtype=torch.int64)
+        return self.blocks(zero_1, zero_1)[0]
+
     def read(
         self,
         before_Bk: Float[Tensor, "B k"],
@@ -67,12 +77,11 @@ class Factors(ABC):
         """
         return read_window(before_Bk, onward_TBk, self.blocks_of(clusters_UB), emission_TBk)
 
-    def blocks_of(self, clusters_UB: Int[Tensor, "U B"]) -> Float[Tensor, "T B k k"] | Float[Tensor, "k k"]:
+    def blocks_of(self, clusters_UB: Int[Tensor, "U B"]) -> Blocks:
         """Return the block before each word, or the one that all share."""
-        C, k = self.onward_CkC.shape[:2]
-        if C == 1:
-            zero_1 = torch.zeros(1, dtype=torch.int64)
-            return self.blocks(zero_1, zero_1)[0]
+        if self.shared is not None:
+            return self.shared
+        k = self.onward_CkC.shape[1]
         blocks_Nkk = self.blocks(clusters_UB[:-1].flatten(), clusters_UB[1:].flatten())
         return blocks_Nkk.view(*clusters_UB[1:].shape, k, k)
 
@@ -114,18 +123,35 @@ class Products(Factors):
         self, before_Bk: Tensor, clusters_UB: Tensor, onward_TBk: Tensor, emission_TBk: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the same, word by word where each has a block of its own: they stay in the cache."""
-        if len(self.onward_CkC) == 1:
+        if self.shared is not None:
             return super().read(before_Bk, clusters_UB, onward_TBk, emission_TBk)
         return read_products(before_Bk, self.vectors, clusters_UB, onward_TBk, emission_TBk)
 
 
-class NeuralParameters(Parameters):
-    """A vector for each state, word and cluster; products of them, through small networks, are the logits."""
+class Through(Factors):
+    """One cluster, whose next state is chosen through a feature."""
 
-    def __init__(self, words: int, clusters: int, states: int, embedding: int, layers: int) -> None:
+    def __init__(self, features: Features) -> None:
+        self.shared = self.features = features
+
+    def blocks(self, before_N: Tensor, after_N: Tensor) -> Tensor:
+        """Return the product of its two factors."""
+        return (self.features.leave_kF @ self.features.reach_Fk).expand(len(before_N), -1, -1)
+
+
+class NeuralParameters(Parameters):
+    """A vector for each state, word and cluster; products of them, through small networks, are the logits.
+
+    A feature has a vector too, and is reached and left as a state is.
+    """
+
+    def __init__(
+        self, words: int, clusters: int, states: int, embedding: int, layers: int, features: int = 0
+    ) -> None:
         super().__init__()
         self.clusters = clusters
         self.state = nn.Parameter(torch.randn(clusters * states, embedding))
+        self.feature = nn.Parameter(torch.randn(features, embedding)) if features else None
         self.word = nn.Parameter(torch.randn(words, embedding))
         self.cluster = nn.Parameter(torch.randn(clusters, embedding) / math.sqrt(embedding))
         self.leave, self.reach, self.emit = (Residual(embedding, layers) for _ in range(3))
@@ -165,6 +191,9 @@ class NeuralParameters(Parameters):
                 near_k = words[torch.cat([first, more])[:states]]
                 place = slice(cluster * states, (cluster + 1) * states)
                 self.state[place] = self.word[near_k] + NOISE * self.state[place]
+        if self.feature is not None:
+            near_F = torch.multinomial(counts_V.double().sqrt() + 1e-12, len(self.feature), replacement=True)
+            self.feature.copy_(self.word[near_F] + NOISE * self.feature)
 
     def factors(self, layout: Layout, kept_Ck: Tensor | None = None, dropout: float = 0.0) -> Factors:
         """Return the probabilities that the vectors make."""
@@ -176,7 +205,18 @@ class NeuralParameters(Parameters):
         leave_CkM = F.dropout(self.leave(state_CkM), dropout)
         # Divided once, here, so that logits begin with a variance of about one.
         size = math.sqrt(state_CkM.shape[2])
-        made = Products(Vectors(leave_CkM, F.dropout(self.reach(state_CkM), dropout) / size, bias_Ck))
+        reach_CkM = F.dropout(self.reach(state_CkM), dropout) / size
+        if self.feature is None:
+            made: Factors = Products(Vectors(leave_CkM, reach_CkM, bias_Ck))
+        else:
+            from_FM = F.dropout(self.leave(self.feature), dropout)
+            to_FM = F.dropout(self.reach(self.feature), dropout) / size
+            made = Through(
+                Features(
+                    F.softmax(leave_CkM[0] @ to_FM.t(), -1),
+                    F.softmax(torch.addmm(bias_Ck, from_FM, reach_CkM[0].t()), -1),
+                )
+            )
         made.onward_CkC = F.softmax(leave_CkM @ self.cluster.t() + self.cluster_bias, -1)
         emit_CMk = (F.dropout(self.emit(state_CkM), dropout) / size).transpose(1, 2)
 
@@ -202,11 +242,15 @@ class _Table(Factors):
 
 
 class FreeParameters(Parameters):
-    """A logit for each transition and each emission: R² numbers and more."""
+    """A logit for each transition and each emission: R² numbers and more, or 2 R F with F features."""
 
-    def __init__(self, words: int, clusters: int, states: int) -> None:
+    def __init__(self, words: int, clusters: int, states: int, features: int = 0) -> None:
         super().__init__()
-        self.within = nn.Parameter(torch.randn(clusters, clusters, states, states))
+        if features:
+            self.leave = nn.Parameter(torch.randn(states, features))
+            self.reach = nn.Parameter(torch.randn(features, states))
+        else:
+            self.within = nn.Parameter(torch.randn(clusters, clusters, states, states))
         self.onward = nn.Parameter(torch.randn(clusters, states, clusters) * 0.1)
         self.emission = nn.Parameter(torch.randn(words, states))
 
@@ -233,7 +277,13 @@ class FreeParameters(Parameters):
                 return logits_cXk
             return logits_cXk.take_along_dim(kept_Ck[bucket.clusters_c].unsqueeze(1), 2)
 
-        made = _Table(self.within, kept_Ck)
+        if "within" in self._parameters:
+            made: Factors = _Table(self.within, kept_Ck)
+        else:
+            leave_kF, reach_Fk = self.leave, self.reach
+            if kept_Ck is not None:
+                leave_kF, reach_Fk = leave_kF[kept_Ck[0]], reach_Fk[:, kept_Ck[0]]
+            made = Through(Features(F.softmax(leave_kF, -1), F.softmax(reach_Fk, -1)))
         made.onward_CkC = F.softmax(onward_CkC, -1)
         made.emission_Pk, made.row_V = _normalised(layout, logits), layout.row_V
         return made

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tslm.errors import CorpusError, NumberError
 from tslm.models.ngram.blanks import FillCost, JointFilling, Pattern, Span
+from tslm.models.probabilistic.hidden import ProbabilisticConfig
 from tslm.models.probabilistic.network import ALL, Network, check_ids, draw_from, network_bytes
 from tslm.shapes import Float, Int
 from tslm.stopping import check_wanted
@@ -31,14 +32,16 @@ class Place(NamedTuple):
     emission: Tensor
 
 
-def estimate_cost(rank: int, states: int, words: int, pattern: Pattern) -> FillCost:
+def estimate_cost(config: ProbabilisticConfig, words: int, pattern: Pattern) -> FillCost:
     """Return about what a pattern will take: a blank beside another one reads all of W, others a strip of it."""
-    terms = 0
+    rank, states, terms = config.rank, config.states, 0
     for before, word in zip([0, *pattern], [*pattern, 0], strict=True):
-        terms += (rank if before is None else states) * (rank if word is None else states)
+        wide = rank if before is None else states
+        high = rank if word is None else states
+        terms += config.features * (wide + high) or wide * high
     blanks = sum(word is None for word in pattern)
     return FillCost(
-        terms=terms + blanks * words * states, bytes=network_bytes(rank) + 8 * rank * len(pattern)
+        terms=terms + blanks * words * states, bytes=network_bytes(config) + 8 * rank * len(pattern)
     )
 
 
@@ -75,7 +78,7 @@ def fill_pattern(
     moved: list[Tensor] = []
     for place in places:
         check_wanted()
-        moved.append(value @ network.W_RR[before, place.states])
+        moved.append(network.move(value, before, place.states))
         value = moved[-1] * place.emission
         total = float(value.sum())
         if total <= 0:
@@ -85,7 +88,7 @@ def fill_pattern(
     behind, log_behind = [torch.ones_like(value)], [0.0]
     for before, place in zip(reversed(places[:-1]), reversed(places[1:]), strict=True):
         check_wanted()
-        value = network.W_RR[before.states, place.states] @ (place.emission * behind[0])
+        value = network.pull(place.emission * behind[0], before.states, place.states)
         largest = float(value.max())
         behind.insert(0, value / largest)
         log_behind.insert(0, log_behind[0] + math.log(largest))
@@ -139,7 +142,7 @@ class FilledPattern:
     def _read(self, value: Tensor, states: slice, number: int, word: int) -> tuple[Tensor, slice, float]:
         """Return what is believed after a word in a place, where, and its probability."""
         after = self.network.of_word(word)
-        value = (value @ self.network.W_RR[states, after]) * self.network.emission_k(word)
+        value = self.network.move(value, states, after) * self.network.emission_k(word)
         total = float(value.sum())
         return value / max(total, 1e-300), after, math.log(total) if total > 0 else -math.inf
 
@@ -172,7 +175,7 @@ class FilledPattern:
             if number == len(self.places):
                 heapq.heappush(heap, (-log_path, next(ticket), node, None))
             else:
-                moved_R = value @ self.network.W_RR[states]
+                moved_R = self.network.move(value, states)
                 push(node, _descending(self._weights(moved_R, number), self.log_behind[number]))
 
         def push(node: _Node, words: Iterator[tuple[float, int]]) -> None:
@@ -242,10 +245,10 @@ class FilledPattern:
                 if len(line) < len(self.places):
                     word = self.places[len(line)].word
                     if word is None:
-                        moved_R = value @ self.network.W_RR[states]
+                        moved_R = self.network.move(value, states)
                         word = int(draw_from(self._weights(moved_R, len(line)), generator))
                 else:
-                    weights_V = self.network.words_V(value @ self.network.W_RR[states])
+                    weights_V = self.network.words_V(self.network.move(value, states))
                     weights_V[[banned for banned in self.banned if banned != eos_id]] = 0
                     word = int(draw_from(weights_V, generator))
                 value, states, _ = self._read(value, states, len(line), word)

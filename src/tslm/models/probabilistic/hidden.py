@@ -27,7 +27,7 @@ from tslm.models.probabilistic.factors import (
     Parameters,
     rows,
 )
-from tslm.models.probabilistic.forward import follow_text
+from tslm.models.probabilistic.forward import Blocks, follow_text, move
 from tslm.models.probabilistic.layout import Layout
 from tslm.models.recurrent.heads import CrossEntropy
 from tslm.models.trainable import Carried, Trainable, Window
@@ -58,6 +58,9 @@ class ProbabilisticConfig:
     clustering: Literal["exchange", "k-means"] = "exchange"
     """Clusters that say most about each other (exchange, after Brown), or of words with alike neighbours (k-means)."""
 
+    features: int = 0
+    """F: with one cluster, W as a product of two matrices with F features between them; 0 for all of W."""
+
     parameters: Kind = "neural"
     """Products of vectors through small networks, or a free number for each probability."""
 
@@ -85,6 +88,7 @@ class ProbabilisticConfig:
             ("clusters", 1, 65_536),
             ("embedding", 1, 65_536),
             ("layers", 0, 64),
+            ("features", 0, 65_536),
         ):
             value = getattr(self, key)
             check(least <= value <= largest, f"model.{key} = {value} must be {least} to {largest:,}")
@@ -103,6 +107,11 @@ class ProbabilisticConfig:
         )
         if self.clusters > 1:
             check(
+                self.features == 0,
+                f"model.features = {self.features} needs model.clusters = 1: with {self.clusters} clusters a word "
+                f"takes only {self.states} × {self.states} numbers of W; leave one of the two out",
+            )
+            check(
                 0 <= self.alone < self.clusters,
                 f"model.alone = {self.alone} must be 0 to {self.clusters - 1}, below model.clusters",
             )
@@ -116,8 +125,8 @@ class ProbabilisticConfig:
     def least_numbers(self, words: int) -> int:
         """Return how many numbers such a model has at the least."""
         if self.parameters == "free":
-            return self.rank * self.rank + words * self.states
-        return (self.rank + words) * self.embedding
+            return self.rank * (2 * self.features or self.rank) + words * self.states
+        return (self.rank + self.features + words) * self.embedding
 
 
 class ProbabilisticState(NamedTuple):
@@ -153,9 +162,9 @@ class HiddenStates(Trainable[StateT]):
                 f"model.clusters = {C} is more than the {V} words of the vocabulary; take fewer clusters"
             )
         self.parts: Parameters = (
-            NeuralParameters(V, C, k, config.embedding, config.layers)
+            NeuralParameters(V, C, k, config.embedding, config.layers, config.features)
             if config.parameters == "neural"
-            else FreeParameters(V, C, k)
+            else FreeParameters(V, C, k, config.features)
         )
         self.begin_k = nn.Parameter(torch.zeros(k))
         self.register_buffer("cluster_V", torch.arange(V) % C)
@@ -256,7 +265,7 @@ class HiddenStates(Trainable[StateT]):
         self,
         factors: Factors,
         gathered: Gathered,
-        blocks: Float[Tensor, "T B k k"] | Float[Tensor, "k k"],
+        blocks: Blocks,
         beside: Any,
     ) -> Float[Tensor, "T B k"]:
         """Return the factor of each state that is left, given the blocks of all words."""
@@ -268,7 +277,9 @@ class HiddenStates(Trainable[StateT]):
         """Return ln p of each token, and the state behind the last."""
         factors, scores = self.factors, list[np.ndarray]()
         tokens_TB = torch.from_numpy(np.array(tokens_BT.T, np.int64, order="C"))
-        step = max(1, AT_ONCE // (tokens_TB.shape[1] * self.config.states**2))
+        # A block for each word, or one that all share.
+        k = self.config.states
+        step = max(1, AT_ONCE // (tokens_TB.shape[1] * (k if factors.shared is not None else k * k)))
         cluster_B, belief_Bk = state.cluster_B, state.belief_Bk.numpy()
         for begin in range(0, len(tokens_TB), step):
             part = slice(begin, begin + step)
@@ -277,7 +288,7 @@ class HiddenStates(Trainable[StateT]):
             own = None if beside is None else type(beside)(*(values[part] for values in beside))
             leave_TBk = self.leaving(factors, gathered, blocks, own)
             scale_TB, belief_Bk = follow_text(
-                belief_Bk, leave_TBk.numpy(), blocks.numpy(), gathered.emission_TBk.numpy()
+                belief_Bk, leave_TBk.numpy(), blocks, gathered.emission_TBk.numpy()
             )
             cluster_B = gathered.clusters_UB[-1]
             scores.append(np.log(scale_TB))
@@ -341,6 +352,8 @@ class HiddenStates(Trainable[StateT]):
     def expect(self, cluster_B: Int[Tensor, " B"], belief_Bk: Float[Tensor, "B k"]) -> Float[Tensor, "B V"]:
         """Return the probability of every next word, by the hidden states alone."""
         factors, C = self.factors, self.config.clusters
+        if factors.shared is not None:
+            return move(belief_Bk, factors.shared) @ factors.emission_Vk.t()
         rows_BV: list[Tensor] = []
         for cluster, belief_k in zip(cluster_B, belief_Bk, strict=True):
             blocks_Ckk = factors.blocks(cluster.expand(C), torch.arange(C))

@@ -28,7 +28,7 @@ from tslm.models.ngram.folds import cross_fit
 from tslm.models.ngram.smoothed import NgramConfig, NgramModel
 from tslm.models.parts import Part, load_parts, save_parts
 from tslm.models.probabilistic.factors import Factors, Products, rows
-from tslm.models.probabilistic.forward import TINY
+from tslm.models.probabilistic.forward import TINY, Blocks
 from tslm.models.probabilistic.hidden import Gathered, HiddenStates, ProbabilisticConfig, ProbabilisticState
 from tslm.models.probabilistic.products import read_products
 from tslm.models.recurrent.heads import CrossEntropy
@@ -175,9 +175,10 @@ class JoinedModel(HiddenStates[JoinedState]):
             raise RunError("this joined model has no counts yet; train it, or load a trained one")
         return self.counts
 
-    def leaving(self, factors: Factors, gathered: Gathered, blocks: Tensor, beside: Beside) -> Tensor:
+    def leaving(self, factors: Factors, gathered: Gathered, blocks: Blocks, beside: Beside) -> Tensor:
         """A state is left for the cluster of the next word, or the counts choose the word."""
         assert isinstance(factors, Products)  # noqa: S101
+        assert isinstance(blocks, Tensor)  # noqa: S101
         gate_TBk = self.gate(factors, gathered.clusters_UB[:-1], beside.known_TBF)
         own_TBk = (blocks @ gathered.emission_TBk.unsqueeze(3)).squeeze(3) + TINY
         counted_TBk = beside.counted_TB.to(own_TBk).unsqueeze(2) / own_TBk

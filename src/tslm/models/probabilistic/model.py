@@ -14,6 +14,7 @@ from torch import Tensor
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.models.ngram.blanks import FillCost, Filling, Pattern, Span
 from tslm.models.probabilistic.factors import Factors
+from tslm.models.probabilistic.forward import Blocks
 from tslm.models.probabilistic.hidden import Gathered, HiddenStates, ProbabilisticConfig, ProbabilisticState
 from tslm.models.weights import check_size, save_weights
 
@@ -40,7 +41,7 @@ class ProbabilisticModel(HiddenStates[ProbabilisticState]):
         """Nothing stands beside the hidden states."""
         return factors.read(belief_Bk, *gathered)
 
-    def leaving(self, factors: Factors, gathered: Gathered, blocks: Tensor, beside: Any) -> Tensor:
+    def leaving(self, factors: Factors, gathered: Gathered, blocks: Blocks, beside: Any) -> Tensor:
         """A state is left for the cluster of the next word."""
         return gathered.onward_TBk
 
@@ -83,7 +84,7 @@ class ProbabilisticModel(HiddenStates[ProbabilisticState]):
         """Estimate what ``fill`` will take."""
         from tslm.models.probabilistic.filling import estimate_cost
 
-        return estimate_cost(self.config.rank, self.config.states, len(self.vocabulary), pattern)
+        return estimate_cost(self.config, len(self.vocabulary), pattern)
 
     def save(self, folder: Path) -> None:
         """Write ``model.safetensors``."""

@@ -9,10 +9,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tslm.errors import CorpusError, UnsupportedError
+from tslm.models.probabilistic.factors import Factors
+from tslm.models.probabilistic.forward import Features
+from tslm.models.probabilistic.hidden import ProbabilisticConfig
 from tslm.models.probabilistic.model import ProbabilisticModel, ProbabilisticState
 
-LARGEST = 32_768
-"""R: W takes 4 GiB then."""
+LARGEST = 1 << 32
+"""How many bytes W may take: 4 GiB, 32,768 states without features."""
 
 SETTLED = 1e-7
 """How little the distribution of the states changes from word to word once it stands still."""
@@ -20,9 +23,9 @@ SETTLED = 1e-7
 ALL = slice(None)
 
 
-def network_bytes(rank: int) -> int:
-    """Return how much memory the matrices of a model take."""
-    return 4 * rank * rank
+def network_bytes(config: ProbabilisticConfig) -> int:
+    """Return how much memory W takes, or the two matrices whose product it is."""
+    return 4 * config.rank * (2 * config.features or config.rank)
 
 
 class Network:
@@ -30,22 +33,31 @@ class Network:
 
     def __init__(self, model: ProbabilisticModel) -> None:
         config, factors = model.config, model.factors
-        if config.rank > LARGEST:
+        if network_bytes(config) > LARGEST:
             raise UnsupportedError(
-                f"sums over unknown words need all of W, {network_bytes(config.rank):,} bytes for {config.rank:,} "
-                f"states; models of up to {LARGEST:,} states have them"
+                f"sums over unknown words need all of W, {network_bytes(config):,} bytes for {config.rank:,} "
+                f"states; models with up to {LARGEST:,} bytes have them"
             )
         self.model = model
-        C, k, R = config.clusters, config.states, config.rank
         with torch.no_grad():
-            self.W_RR = model.begin_k.new_empty(R, R)
-            W_CkCk = self.W_RR.view(C, k, C, k)
-            every_C = torch.arange(C)
-            for cluster in range(C):
-                blocks_Ckk = factors.blocks(every_C[cluster].expand(C), every_C)
-                onward_Ck1 = factors.onward_CkC[cluster].t().unsqueeze(2)
-                W_CkCk[cluster] = (blocks_Ckk * onward_Ck1).transpose(0, 1)
+            self._W = _join(factors) if factors.shared is None else factors.shared
             self.emission_Vk = factors.emission_Vk
+
+    def move(
+        self, belief: Float[Tensor, "*N r"], before: slice = ALL, after: slice = ALL
+    ) -> Float[Tensor, "*N s"]:
+        """Return what is believed of the next states, or some of them, given what is believed of some states."""
+        if isinstance(self._W, Features):
+            return belief @ self._W.leave_kF[before] @ self._W.reach_Fk[:, after]
+        return belief @ self._W[before, after]
+
+    def pull(
+        self, value: Float[Tensor, "*N s"], before: slice = ALL, after: slice = ALL
+    ) -> Float[Tensor, "*N r"]:
+        """Return the mean of a value of the next states, as seen from each of the states before."""
+        if isinstance(self._W, Features):
+            return value @ self._W.reach_Fk[:, after].t() @ self._W.leave_kF[before].t()
+        return value @ self._W[before, after].t()
 
     @property
     def begin_R(self) -> Float[Tensor, " R"]:
@@ -61,9 +73,10 @@ class Network:
 
     def anywhere_R(self) -> Float[Tensor, " R"]:
         """Return the distribution of the state somewhere in a long text: the fixed point of W."""
-        belief_R = torch.full_like(self.W_RR[0], 1 / len(self.W_RR))
+        rank = self.model.config.rank
+        belief_R = self.emission_Vk.new_full((rank,), 1 / rank)
         for _ in range(1000):
-            after_R = belief_R @ self.W_RR
+            after_R = self.move(belief_R)
             after_R /= after_R.sum()
             # Half of both: a chain that goes round in circles comes to rest too.
             after_R = (after_R + belief_R) / 2
@@ -89,7 +102,7 @@ class Network:
     def mass_R(self, words: Sequence[int]) -> Float[Tensor, " R"]:
         """Return the probability of any of some words from each state."""
         some = torch.tensor(list(words), dtype=torch.int64)
-        mass_Ck = self.W_RR.new_zeros(self.model.config.clusters, self.model.config.states)
+        mass_Ck = self.emission_Vk.new_zeros(self.model.config.clusters, self.model.config.states)
         mass_Ck.index_add_(0, self.model.cluster_V[some], self.emission_Vk[some])
         return mass_Ck.flatten()
 
@@ -97,6 +110,19 @@ class Network:
         """Return Σ over states of weight times emission, for each word."""
         weight_Ck = weight_R.view(self.model.config.clusters, self.model.config.states)
         return torch.linalg.vecdot(self.emission_Vk, weight_Ck[self.model.cluster_V])
+
+
+def _join(factors: Factors) -> Float[Tensor, "R R"]:
+    """Return W from the blocks between all pairs of clusters."""
+    C, k = factors.onward_CkC.shape[:2]
+    W_RR = factors.onward_CkC.new_empty(C * k, C * k)
+    W_CkCk = W_RR.view(C, k, C, k)
+    every_C = torch.arange(C)
+    for cluster in range(C):
+        blocks_Ckk = factors.blocks(every_C[cluster].expand(C), every_C)
+        onward_Ck1 = factors.onward_CkC[cluster].t().unsqueeze(2)
+        W_CkCk[cluster] = (blocks_Ckk * onward_Ck1).transpose(0, 1)
+    return W_RR
 
 
 def check_ids(words: Sequence[int | None], size: int) -> None:
