@@ -97,7 +97,9 @@ class Dynamic:
 
     def nats(self, ids: NDArray[np.int32], config: DynamicConfig, *, tick: Tick | None = None) -> float:
         """Return −ln p of a text read from its beginning, the model learning after each segment."""
-        return -sum(float(scores_T.sum(dtype=np.float64)) for scores_T, _ in self.read(ids, config, tick=tick))
+        return -sum(
+            float(scores_T.sum(dtype=np.float64)) for scores_T, _ in self.read(ids, config, tick=tick)
+        )
 
     def read(
         self, ids: NDArray[np.int32], config: DynamicConfig, *, tick: Tick | None = None
@@ -131,12 +133,11 @@ class Dynamic:
             carried = _detach(window.carried)
             last = self._last
             assert last is not None and self._objective.scores_N is not None  # noqa: S101, PT018
-            *gradients, by_output_VM = torch.autograd.grad(
-                window.nats, [*self.parameters, last.output_VM], allow_unused=True
-            )
-            place = last.place
-            by_words_VM = gradients[place]
-            gradients[place] = by_output_VM if by_words_VM is None else by_output_VM.add_(by_words_VM)
+            wanted = [*self.parameters, last.output_VM]
+            gradients: list[Any] = list(torch.autograd.grad(window.nats, wanted, allow_unused=True))
+            by_output_VM, by_words_VM = gradients.pop(), gradients[last.place]
+            # An output matrix of its own is known by its other name only.
+            gradients[last.place] = by_output_VM if by_words_VM is None else by_output_VM.add_(by_words_VM)
             yield _Segment(self._objective.scores_N, last.vectors_NM, gradients)
             if tick is not None:
                 tick(len(part_T) - 1)
