@@ -155,6 +155,9 @@ def make_trials(folder: Path) -> str:
     return markdown_table(header, rows)
 
 
+READ = (*TABLE_2, "asv")
+"""The corpora that are read."""
+
 READ_BY = {
     "alone": "plain",
     "with a cache": "cache",
@@ -163,6 +166,11 @@ READ_BY = {
     "with KN-5, a gate": "gate, sees counts",
     "with a cache and KN-5, one weight": "cache and one weight",
     "with a cache and KN-5, a gate": "cache and gate, sees counts",
+    "learning while reading, with a cache": "dynamic and cache",
+    "learning while reading, with KN-5, one weight": "dynamic and one weight",
+    "learning while reading, with KN-5, a gate": "dynamic and gate, sees counts",
+    "learning while reading, with a cache and KN-5, one weight": "dynamic, cache and one weight",
+    "learning while reading, with a cache and KN-5, a gate": "dynamic, cache and gate, sees counts",
 }
 """What is made of the text at hand → what the reports call it."""
 
@@ -177,19 +185,37 @@ def read_reports(results: Path, name: str) -> list[dict[str, Any]]:
     return [{**row, "time": row["seconds"] / alone if "seconds" in row else None} for row in found]
 
 
-def make_reading(results: Path, base: str = "gated") -> str:
-    """Return what each way of reading gives, on top of one model; what was not run is left out."""
+def make_reading(results: Path) -> str:
+    """Return what each way of reading gives, on top of one model; what was not run is left out.
+
+    Shown are *gated* and every model with a report of all ways together, ``reading/<corpus>-<model>-all.json``, whose
+    rows come before those of reports of one way.
+    """
     rows: list[list[str]] = []
-    for corpus in TABLE_2:
-        reports = [read_reports(results, f"{corpus}-{base}-{way}") for way in ("cache", "dynamic", "gate")]
+    for corpus, base in _bases(results):
+        ways = ("cache", "dynamic", "gate", "all")
+        reports = [read_reports(results, f"{corpus}-{base}-{way}") for way in ways]
         found = {(row["model"], row["split"]): row for report_rows in reports for row in report_rows}
         for name, model in READ_BY.items():
             if (model, "test") in found:
                 valid, test = (found[model, split] for split in ("valid", "test"))
                 time = "–" if test["time"] is None else f"{test['time']:.1f}"
                 figures = [show_number(valid["perplexity"]), f"**{show_number(test['perplexity'])}**"]
-                rows.append([corpus, name, *figures, time])
-    return markdown_table(["corpus", f"TSLM, {base}", "valid", "test", "time"], rows)
+                rows.append([corpus, base, name, *figures, time])
+    return markdown_table(["corpus", "model", "read", "valid", "test", "time"], rows)
+
+
+def _bases(results: Path) -> list[tuple[str, str]]:
+    """Return the models, with their corpora, whose ways of reading are shown."""
+    stems = [path.stem.removesuffix("-all") for path in sorted((results / "reading").glob("*-all.json"))]
+    found = [(corpus, "gated") for corpus in READ]
+    found += [
+        (corpus, stem[len(corpus) + 1 :])
+        for corpus in READ
+        for stem in stems
+        if stem.startswith(f"{corpus}-")
+    ]
+    return sorted(dict.fromkeys(found), key=lambda base: READ.index(base[0]))
 
 
 DENSE = {"gated": "TSLM, gated", "gated-beside": "… learnt beside counts"}

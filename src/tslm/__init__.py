@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from tslm.inference.caching import evaluate_cache, with_cache
     from tslm.inference.compare import Comparison, compare
     from tslm.inference.compress import Compression, compress
-    from tslm.inference.dynamic import evaluate_dynamic
     from tslm.inference.evaluate import Evaluation, evaluate
     from tslm.inference.explain import Explanation, explain
     from tslm.inference.fill import Fillings, fill
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from tslm.inference.samples import Samples, generate
     from tslm.inference.score import Scores, score
     from tslm.inference.unroll import Unrolled, unroll
+    from tslm.inference.ways import evaluate_dynamic, evaluate_reading
     from tslm.models.base import LanguageModel
     from tslm.paper.reproduce import reproduce
     from tslm.runs.catalogue import list_recipes
@@ -81,7 +81,8 @@ _HOMES = {
     "compress": "tslm.inference.compress",
     "evaluate": "tslm.inference.evaluate",
     "evaluate_cache": "tslm.inference.caching",
-    "evaluate_dynamic": "tslm.inference.dynamic",
+    "evaluate_dynamic": "tslm.inference.ways",
+    "evaluate_reading": "tslm.inference.ways",
     "explain": "tslm.inference.explain",
     "fill": "tslm.inference.fill",
     "gate": "tslm.inference.gating",
@@ -132,6 +133,7 @@ __all__ = [
     "evaluate",
     "evaluate_cache",
     "evaluate_dynamic",
+    "evaluate_reading",
     "explain",
     "fill",
     "gate",

@@ -14,10 +14,12 @@ EXAMPLES = """examples:
   tslm eval runs/ptb-kn5 --text my.txt
   tslm eval runs/ptb-lstm --cache auto --out runs/ptb-lstm-cache
   tslm eval runs/ptb-lstm --dynamic
+  tslm eval runs/ptb-lstm --dynamic --cache auto --counts runs/ptb-kn5
 
 With --cache the model also remembers the words it has just read, and predicts those that followed states like the
-present one. With --dynamic it goes on learning from the text it has just scored. How much is tuned on valid; valid and
-test are then measured without and with it. Such a figure is no figure of the model alone."""
+present one. With --dynamic it goes on learning from the text it has just scored. With --counts it is mixed with an
+n-gram model, by one weight and by a gate. How much is tuned on valid; valid and test are then measured without and with
+each, alone and together. Such a figure is no figure of the model alone. The time is that of the processor."""
 
 
 def add(subparsers: Any) -> None:
@@ -43,7 +45,14 @@ def add(subparsers: Any) -> None:
         action="store_true",
         help="tune learning while reading on valid, and measure valid and test",
     )
-    parser.add_argument("--out", metavar="FOLDER", help="with --cache: keep the tuned model as a run folder")
+    parser.add_argument(
+        "--counts",
+        metavar="RUN",
+        help="tune a mix with this n-gram model on valid, and measure valid and test",
+    )
+    parser.add_argument(
+        "--out", metavar="FOLDER", help="with --cache alone: keep the tuned model as a run folder"
+    )
     add_device(parser)
     parser.add_argument("--data-dir", metavar="FOLDER", help="where to look for named corpora first")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -62,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
     from tslm.reports.tables import print_evaluation
     from tslm.runs.run import open_run
 
-    if arguments.cache is not None or arguments.dynamic:
+    if arguments.cache is not None or arguments.dynamic or arguments.counts is not None:
         return _run_reading(arguments)
     if arguments.out is not None:
         raise InputError("--out keeps a model with its cache; give --cache auto as well")
@@ -81,7 +90,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_reading(arguments: argparse.Namespace) -> int:
-    """Run the command with a cache, or with learning while reading."""
+    """Run the command with a cache, with learning while reading, or mixed with counts."""
+    from functools import partial
+
     import tslm
     from tslm.devices import place_model
     from tslm.errors import InputError
@@ -90,20 +101,27 @@ def _run_reading(arguments: argparse.Namespace) -> int:
     from tslm.runs.run import open_run
 
     size = arguments.cache
-    if size is not None and arguments.dynamic:
-        raise InputError("--cache and --dynamic are measured one at a time; give one of them")
     if arguments.text is not None:
         raise InputError("what is tuned on valid is measured on valid and test; leave --text out")
     if arguments.dynamic and arguments.out is not None:
         raise InputError(
             "--dynamic changes the model while it reads; there is nothing to keep, leave --out out"
         )
+    if arguments.counts is not None and arguments.out is not None:
+        raise InputError("--counts measures only; a mix is kept by tslm compare --mix gated --out FOLDER")
     run, data_dir = open_run(arguments.run_folder), arguments.data_dir
     place_model(run.model, arguments.device)
-    with track_count("reading", None, "tokens") as tick:
-        if size is None:
-            report = tslm.evaluate_dynamic(run, data_dir=data_dir, tick=tick)
-        else:
+    if arguments.dynamic or arguments.counts is not None:
+        report = tslm.evaluate_reading(
+            run,
+            cache=size,
+            dynamic=arguments.dynamic,
+            counts=arguments.counts,
+            data_dir=data_dir,
+            track=partial(track_count, unit="tokens"),
+        )
+    else:
+        with track_count("reading", None, "tokens") as tick:
             report = tslm.evaluate_cache(run, arguments.out, size=size, data_dir=data_dir, tick=tick)
     print(to_json(report.as_json()) if arguments.json else report)
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -84,8 +85,22 @@ def tune_cache(
         recalled.append(read.recalled_SBT[:, 0])
         if tick is not None:
             tick(read.scores_BT.size)
-    plain_N, recalled_SN = np.concatenate(plain), np.concatenate(recalled, axis=1)
-    best, found = -np.inf, model.config
+    found = choose_cache(np.concatenate(plain), np.concatenate(recalled, axis=1), tried, size)
+    return CachedModel(found, part)
+
+
+def choose_cache(
+    plain_N: NDArray[np.float64], recalled_SN: NDArray[np.float64], tried: Sequence[float], size: int
+) -> CachedConfig:
+    """Return the λ and θ that give a text its highest probability.
+
+    Args:
+        plain_N: ln p of each word under the model.
+        recalled_SN: p under the cache with each θ; nan while it is empty.
+        tried: these θ.
+        size: of the cache.
+    """
+    best, found = -np.inf, CachedConfig(size=size, weight=0.0)
     for theta, recalled_N in zip(tried, recalled_SN, strict=True):
         with np.errstate(divide="ignore"):
             # While the cache is empty the model stands alone, whatever the weight.
@@ -95,7 +110,7 @@ def tune_cache(
         if gained > best:
             weight = min(float(weights[1]), 1 - 1e-9)
             best, found = gained, CachedConfig(size=size, weight=weight, sharpness=theta)
-    return CachedModel(found, part)
+    return found
 
 
 def evaluate_cache(

@@ -1,20 +1,20 @@
-"""Learning while reading, tuned on a validation split and measured beside the model alone."""
+"""How fast a model learns while it reads, tuned on a validation split."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tslm.errors import UnsupportedError
-from tslm.evaluation.perplexity import evaluate as evaluate_ids
+from tslm.errors import NumberError, UnsupportedError
 from tslm.evaluation.scoring import Tick
-from tslm.inference.inputs import ModelLike, as_run
-from tslm.inference.reading import ReadingReport, Row, measure_row
+
+if TYPE_CHECKING:  # imported where a model learns, which an n-gram model never does
+    from tslm.models.trainable import Trainable
+    from tslm.training.dynamic import Dynamic, DynamicConfig
 
 RATES = (3e-5, 1e-4, 3e-4)
 DECAYS = (0.003, 0.0, 0.02)
@@ -27,55 +27,48 @@ KNOWN = 16_000
 """How many words of train say how large gradients are."""
 
 
-def evaluate_dynamic(
-    run: ModelLike,
-    *,
-    segment: int = 16,
-    data_dir: str | Path | None = None,
-    tick: Tick | None = None,
-) -> ReadingReport:
-    """Measure a trained model that goes on learning from the text it has just scored, beside the model alone.
-
-    Args:
-        run: the run folder of a recurrent model.
-        segment: how many words are scored before each step.
-        data_dir: where to look for named corpora first.
-        tick: told how many more tokens have been read.
+def as_trainable(model: Any) -> Trainable[Any]:
+    """Return a model that can learn while it reads.
 
     Raises:
-        TslmError: the run or its corpus cannot be read, or the model has no gradients.
+        UnsupportedError: it cannot.
     """
     from tslm.models.trainable import Trainable
-    from tslm.training.dynamic import Dynamic, DynamicConfig
 
-    opened = as_run(run)
-    model: Any = opened.model
-    if not isinstance(model, Trainable):
+    if not isinstance(model, Trainable) or not model.asks:
         raise UnsupportedError(
-            f"a model of kind {opened.model.kind!r} is not trained by gradients; take --cache"
+            f"a model of kind {model.kind!r} cannot learn while it reads; give the run of a recurrent model, "
+            "or leave --dynamic out"
         )
-    corpus = opened.open_corpus(data_dir)
-    reader = Dynamic(model, corpus.splits["train"][:KNOWN], segment, tick=tick)
-    part = corpus.splits["valid"][:TUNED_ON]
+    return model
+
+
+def tune_dynamic(learner: Dynamic, ids: NDArray[np.int32], *, tick: Tick | None = None) -> DynamicConfig:
+    """Return the rate and the decay that give a text its highest probability.
+
+    Raises:
+        NumberError: with none of them the text has any.
+    """
+    from tslm.training.dynamic import DynamicConfig
+
+    nats: dict[DynamicConfig, float] = {}
 
     def tried(config: DynamicConfig) -> float:
-        with reader.restored():
-            nats = reader.nats(part, config, tick=tick)
-        return nats if math.isfinite(nats) else math.inf
+        if config not in nats:
+            with learner.restored():
+                found = learner.nats(ids, config, tick=tick)
+            nats[config] = found if math.isfinite(found) else math.inf
+        return nats[config]
 
     # One after the other: the best rate hardly depends on the pull.
-    found = min((DynamicConfig(rate=rate, decay=DECAYS[0], segment=segment) for rate in RATES), key=tried)
-    found = min((replace(found, decay=decay) for decay in DECAYS), key=tried)
+    configs = [DynamicConfig(rate=rate, decay=DECAYS[0], segment=learner.segment) for rate in RATES]
+    best = min(configs, key=tried)
+    best = min((replace(best, decay=decay) for decay in DECAYS), key=tried)
+    if nats[best] == math.inf:
+        raise NumberError("learning while reading goes astray with every rate; the model may be damaged")
+    return best
 
-    def plainly(ids: NDArray[np.int32]) -> float:
-        return evaluate_ids(model, ids, reset=False, tick=tick).nats
 
-    def learning(ids: NDArray[np.int32]) -> float:
-        with reader.restored():
-            return reader.nats(ids, found, tick=tick)
-
-    rows: list[Row] = []
-    for split in ("valid", "test"):
-        rows.append(measure_row("plain", split, plainly, corpus))
-        rows.append(measure_row("dynamic", split, learning, corpus))
-    return ReadingReport(str(opened.folder), corpus.name, corpus.fingerprint, asdict(found), tuple(rows))
+def count_tuning(words: int) -> int:
+    """Return how many words :func:`tune_dynamic` reads of a text of so many."""
+    return words * (len(RATES) + len(DECAYS) - 1)

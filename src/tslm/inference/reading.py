@@ -1,4 +1,4 @@
-"""What a model gains by what it has just read, and what that costs: with a cache, or by learning on."""
+"""What a model gains by what it has just read, and what that costs: the report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tslm.tables import html_table, show_duration, show_number, text_table
 
 PROTOCOL = (
     "every token predicted once, <eos> included; full vocabulary; state carried across lines; "
-    "settings tuned on valid"
+    "settings tuned on valid; processor seconds"
 )
 
 
@@ -25,11 +25,15 @@ class Row:
     """A way of reading, measured on a split."""
 
     model: str
-    """``plain``, ``cache`` or ``dynamic``."""
+    """``plain``, or what is made of the text at hand: ``cache``, ``dynamic``, ``one weight`` between model and counts,
+    ``gate, sees counts``, or several of them."""
     split: str
     perplexity: float
     tokens: int
-    seconds: float
+    seconds: float | None = None
+    """Processor time of scoring the split as tuned; None where it was not taken."""
+    halves: float | None = None
+    """Of a gate on valid: the perplexity of both halves, each under a gate that has learnt from the other."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,12 +52,15 @@ class ReadingReport:
     settings: Mapping[str, Any]
     """Tuned on valid."""
     rows: tuple[Row, ...]
+    counts: str | None = None
+    """The run of the n-gram model that it was mixed with."""
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        rows = [vars(row) for row in self.rows]
+        rows = [{key: value for key, value in vars(row).items() if value is not None} for row in self.rows]
         facts = {
             "run": self.run,
+            **({} if self.counts is None else {"counts": self.counts}),
             "corpus": self.corpus,
             "fingerprint": self.fingerprint,
             "protocol": PROTOCOL,
@@ -67,7 +74,7 @@ class ReadingReport:
                 row.split,
                 show_number(row.perplexity, 3),
                 f"{row.tokens:,}",
-                show_duration(row.seconds),
+                "–" if row.seconds is None else show_duration(row.seconds),
                 row.model,
             ]
             for row in self.rows
@@ -92,7 +99,7 @@ def measure_row(model: str, split: str, nats: Callable[[NDArray[np.int32]], floa
         nats: gives −ln p of a text.
         corpus: whose split it is.
     """
-    ids, begun = corpus.splits[split], time.perf_counter()
+    ids, begun = corpus.splits[split], time.process_time()
     found = perplexity(nats(ids), len(ids))
-    seconds = time.perf_counter() - begun
+    seconds = time.process_time() - begun
     return Row(model=model, split=split, perplexity=found, tokens=len(ids), seconds=seconds)

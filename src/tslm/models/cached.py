@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -95,14 +95,18 @@ class CachedModel(LanguageModel[CachedState]):
     ) -> tuple[Float[np.ndarray, "B T"], CachedState]:
         """Score the tokens, each with the cache as it is before it."""
         read, state = self.read(tokens_BT, state, (self.config.sharpness,))
-        return self._mix(read.scores_BT, read.recalled_SBT[0]), state
+        return mix_cache(read.scores_BT, read.recalled_SBT[0], self.config.weight), state
 
     def score_knowing(
         self, tokens_BT: Int[np.ndarray, "B T"], state: CachedState
     ) -> tuple[Float[np.ndarray, "B T"], Float[np.ndarray, "B T F"], CachedState]:
         """Return what ``score`` does, and how much the states of the cache are like that before each token."""
         read, state = self.read(tokens_BT, state, (self.config.sharpness,))
-        return self._mix(read.scores_BT, read.recalled_SBT[0]), read.likeness_SBT[0][..., None], state
+        return (
+            mix_cache(read.scores_BT, read.recalled_SBT[0], self.config.weight),
+            read.likeness_SBT[0][..., None],
+            state,
+        )
 
     def know(self, state: CachedState) -> Float[np.ndarray, "B F"]:
         """Return ln of the mean of exp(θ ⟨z, z_i⟩) over the cache; 0 while it is empty, or knows no vectors."""
@@ -115,27 +119,13 @@ class CachedModel(LanguageModel[CachedState]):
         self, tokens_BT: Int[np.ndarray, "B T"], state: CachedState, sharpness: Sequence[float]
     ) -> tuple[Recollection, CachedState]:
         """Return what model and cache say of each token by themselves, for each θ, and the state after the last."""
-        model, keys_BNM, begin = self.part.model, state.keys_BNM, state.words_BN.shape[1]
-        words_BN = np.concatenate([state.words_BN, tokens_BT], axis=1)
-        if keys_BNM is None:
-            scores_BT, inner = model.score(tokens_BT, state.inner)
-            recalled_BT = np.stack([_count(words_N, begin, self.config.size) for words_N in words_BN])
-            recalled_SBT = np.broadcast_to(recalled_BT, (len(sharpness), *recalled_BT.shape))
-            likeness_SBT = np.zeros(recalled_SBT.shape)
-        else:
-            assert isinstance(model, HasVectors)  # noqa: S101
+        model, vectors_BTM = self.part.model, None
+        if isinstance(model, HasVectors):
             scores_BT, vectors_BTM, inner = model.score_vectors(tokens_BT, state.inner)
-            keys_BNM = np.concatenate([keys_BNM, vectors_BTM], axis=1)
-            recalled_SBT, likeness_SBT = np.stack(
-                [
-                    _recall(words_N, keys_NM, begin, self.config.size, sharpness)
-                    for words_N, keys_NM in zip(words_BN, keys_BNM, strict=True)
-                ],
-                axis=2,
-            )
-            keys_BNM = keys_BNM[:, -self.config.size :]
-        after = CachedState(inner, words_BN[:, -self.config.size :], keys_BNM)
-        return Recollection(scores_BT, recalled_SBT, likeness_SBT), after
+        else:
+            scores_BT, inner = model.score(tokens_BT, state.inner)
+        after = replace(state, inner=inner)
+        return remember(tokens_BT, scores_BT, vectors_BTM, after, self.config.size, sharpness)
 
     def predict(self, state: CachedState) -> Float[np.ndarray, "B V"]:
         """Return ln p of every next word."""
@@ -147,7 +137,7 @@ class CachedModel(LanguageModel[CachedState]):
         weights_BN /= weights_BN.sum(1, keepdims=True)
         recalled_BV = np.zeros(log_BV.shape)
         np.add.at(recalled_BV, (np.arange(B)[:, None], state.words_BN), weights_BN)
-        return self._mix(log_BV, recalled_BV)
+        return mix_cache(log_BV, recalled_BV, self.config.weight)
 
     def _weigh(self, state: CachedState) -> Float[np.ndarray, "B N"]:
         """Return exp(θ ⟨z, z_i⟩) of each word of the cache; all alike where there are no vectors."""
@@ -157,12 +147,6 @@ class CachedModel(LanguageModel[CachedState]):
         query_BM = self.part.model.vectors(state.inner)
         alike_BN = np.einsum("bnm,bm->bn", state.keys_BNM, query_BM, optimize=True)
         return np.exp(self.config.sharpness * alike_BN.astype(np.float64))
-
-    def _mix(self, scores: NDArray[np.floating[Any]], recalled: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return ln of the mixed probabilities; the first word of a text has no cache before it."""
-        share = np.where(np.isnan(recalled), 0.0, self.config.weight)
-        with np.errstate(divide="ignore"):
-            return np.log((1 - share) * np.exp(scores.astype(np.float64)) + share * np.nan_to_num(recalled))
 
     @property
     def parameter_count(self) -> int:
@@ -178,6 +162,53 @@ class CachedModel(LanguageModel[CachedState]):
         """Read the model."""
         (part,) = load_parts(folder, 1, vocabulary)
         return cls(config, part)
+
+
+def mix_cache(
+    scores: NDArray[np.floating[Any]], recalled: NDArray[np.float64], weight: float
+) -> NDArray[np.float64]:
+    """Return ln of the mixed probabilities; the first word of a text has no cache before it."""
+    share = np.where(np.isnan(recalled), 0.0, weight)
+    with np.errstate(divide="ignore"):
+        return np.log((1 - share) * np.exp(scores.astype(np.float64)) + share * np.nan_to_num(recalled))
+
+
+def remember(
+    tokens_BT: Int[np.ndarray, "B T"],
+    scores_BT: Float[np.ndarray, "B T"],
+    vectors_BTM: Float[np.ndarray, "B T M"] | None,
+    state: CachedState,
+    size: int,
+    sharpness: Sequence[float],
+) -> tuple[Recollection, CachedState]:
+    """Return what a cache says of words that a model has scored, for each θ, and the cache after the last.
+
+    Args:
+        tokens_BT: the words.
+        scores_BT: ln p of each under the model.
+        vectors_BTM: from which each was predicted, of length one; None where the model has none.
+        state: the cache before them; the model's own state goes through as it is.
+        size: how many words are remembered.
+        sharpness: the θ to try.
+    """
+    begin, keys_BNM = state.words_BN.shape[1], state.keys_BNM
+    words_BN = np.concatenate([state.words_BN, tokens_BT], axis=1)
+    if vectors_BTM is None:
+        recalled_BT = np.stack([_count(words_N, begin, size) for words_N in words_BN])
+        recalled_SBT = np.broadcast_to(recalled_BT, (len(sharpness), *recalled_BT.shape))
+        likeness_SBT = np.zeros(recalled_SBT.shape)
+    else:
+        keys_BNM = vectors_BTM if keys_BNM is None else np.concatenate([keys_BNM, vectors_BTM], axis=1)
+        recalled_SBT, likeness_SBT = np.stack(
+            [
+                _recall(words_N, keys_NM, begin, size, sharpness)
+                for words_N, keys_NM in zip(words_BN, keys_BNM, strict=True)
+            ],
+            axis=2,
+        )
+        keys_BNM = keys_BNM[:, -size:]
+    after = CachedState(state.inner, words_BN[:, -size:], keys_BNM)
+    return Recollection(scores_BT, recalled_SBT, likeness_SBT), after
 
 
 def _recall(

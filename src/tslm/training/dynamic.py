@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
 from tslm.config import check
 from tslm.errors import NumberError
 from tslm.evaluation.scoring import Tick
+from tslm.models.recurrent.heads.base import direct
 from tslm.models.trainable import Carried, Trainable
 from tslm.training.config import ObjectiveConfig
 from tslm.training.objective import Objective
@@ -51,7 +53,7 @@ class Dynamic:
     training moved them.
 
     Args:
-        model: the trained model. Its weights change while it reads.
+        model: the trained model, whose loss is the cross entropy it is given. Its weights change while it reads.
         known: text it was trained on.
         segment: how many words lie between two steps.
         tick: told how many more tokens have been read.
@@ -65,11 +67,12 @@ class Dynamic:
         self.parameters = list(model.parameters())
         self.trained = [parameter.detach().clone() for parameter in self.parameters]
         vocabulary = len(model.vocabulary)
-        self._objective = Objective(ObjectiveConfig(), vocabulary, torch.Generator())
+        self._objective = Objective(ObjectiveConfig(), vocabulary, torch.Generator(), keep=True)
+        self._last: _Last | None = None
         squares = [torch.zeros_like(parameter) for parameter in self.trained]
         count = 0
-        for _, gradients in self._read(known, tick):
-            for square, gradient in zip(squares, gradients, strict=True):
+        for part in self._read(known, tick):
+            for square, gradient in zip(squares, part.gradients, strict=True):
                 square.addcmul_(gradient, gradient)
             count += 1
         check(count > 0, "there is no text that the model was trained on; give at least a few hundred words")
@@ -94,36 +97,88 @@ class Dynamic:
 
     def nats(self, ids: NDArray[np.int32], config: DynamicConfig, *, tick: Tick | None = None) -> float:
         """Return −ln p of a text read from its beginning, the model learning after each segment."""
-        total = 0.0
+        return -sum(
+            float(scores_T.sum(dtype=np.float64)) for scores_T, _ in self.read(ids, config, tick=tick)
+        )
+
+    def read(
+        self, ids: NDArray[np.int32], config: DynamicConfig, *, tick: Tick | None = None
+    ) -> Iterator[tuple[Float[np.ndarray, " T"], Float[np.ndarray, "T M"]]]:
+        """Read a text from its beginning, the model learning after each segment.
+
+        Yields:
+            ln p of each word of a segment, and the direction of the latent from which it was predicted.
+        """
         hold = [(part * config.decay).clamp_(max=1.0) for part in self._hold]
-        for loss, gradients in self._read(ids, tick):
-            total += loss
-            self._step(gradients, hold, config.rate)
-        return total
+        for part in self._read(ids, tick):
+            yield part.scores_T.cpu().numpy(), part.vectors_TM.cpu().numpy()
+            self._step(part.gradients, hold, config.rate)
 
     @torch.no_grad()
     def _step(self, gradients: list[Tensor], hold: list[Tensor], rate: float) -> None:
-        """Move every weight against its gradient, and back towards where training left it."""
+        """Move every weight back towards where training left it, and against its gradient."""
         held = zip(self.parameters, gradients, self.trained, self._scale, hold, strict=True)
         for parameter, gradient, trained, scale, back in held:
-            away = trained - parameter
+            parameter.lerp_(trained, back)
             parameter.addcmul_(gradient, scale, value=-rate)
-            parameter.addcmul_(away, back)
 
-    def _read(self, ids: NDArray[np.int32], tick: Tick | None) -> Iterator[tuple[float, list[Tensor]]]:
-        """Yield −ln p of each segment and the gradient of its mean per word."""
+    def _read(self, ids: NDArray[np.int32], tick: Tick | None) -> Iterator[_Segment]:
+        """Yield what the model makes of each segment, before it has learnt from it."""
         model = self.model.eval()
         carried = model.begin(1)
         text = np.concatenate([[model.vocabulary.eos_id], ids]).astype(np.int64)
         for begin in range(0, len(ids), self.segment):
             part_T = torch.from_numpy(text[begin : begin + self.segment + 1]).to(self.trained[0].device)
-            window = model.read_window(part_T[:-1, None], part_T[1:, None], carried, self._objective.loss)
-            loss, carried = window.nats, _detach(window.carried)
-            gradients = list(torch.autograd.grad(loss, self.parameters))
-            count = len(part_T) - 1
+            window = model.read_window(part_T[:-1, None], part_T[1:, None], carried, self._cross_entropy)
+            carried = _detach(window.carried)
+            last = self._last
+            assert last is not None and self._objective.scores_N is not None  # noqa: S101, PT018
+            wanted = [*self.parameters, last.output_VM]
+            gradients: list[Any] = list(torch.autograd.grad(window.nats, wanted, allow_unused=True))
+            by_output_VM, by_words_VM = gradients.pop(), gradients[last.place]
+            # An output matrix of its own is known by its other name only.
+            gradients[last.place] = by_output_VM if by_words_VM is None else by_output_VM.add_(by_words_VM)
+            yield _Segment(self._objective.scores_N, last.vectors_NM, gradients)
             if tick is not None:
-                tick(count)
-            yield loss.item() * count, gradients
+                tick(len(part_T) - 1)
+
+    def _cross_entropy(
+        self,
+        latents_NKM: Float[Tensor, "N K M"],
+        log_prior_NK: Float[Tensor, "N K"] | None,
+        weight_VM: Float[Tensor, "V M"],
+        bias_V: Float[Tensor, " V"],
+        targets_N: Int[Tensor, " N"],
+    ) -> Float[Tensor, ""]:
+        """Return the cross entropy of a segment, and remember what it was made from.
+
+        The output matrix is given another name here: as an embedding, the same matrix has a gradient for a few rows
+        only, and autograd would copy the whole to add them.
+        """
+        output_VM = weight_VM.detach().requires_grad_()
+        place = next(place for place, own in enumerate(self.parameters) if own is weight_VM)
+        self._last = _Last(place, output_VM, direct(latents_NKM, log_prior_NK).detach())
+        return self._objective.loss(latents_NKM, log_prior_NK, output_VM, bias_V, targets_N)
+
+
+class _Segment(NamedTuple):
+    """A few words as they were read."""
+
+    scores_T: Tensor
+    """ln p of each."""
+    vectors_TM: Tensor
+    """The direction of the latent from which each was predicted."""
+    gradients: list[Tensor]
+    """Of the mean of −ln p; they last until the next segment is read."""
+
+
+class _Last(NamedTuple):
+    """What the last cross entropy was made from."""
+
+    place: int
+    """Of the output matrix among the parameters."""
+    output_VM: Tensor
+    vectors_NM: Tensor
 
 
 def _detach(carried: Carried) -> Carried:

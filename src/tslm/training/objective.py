@@ -48,6 +48,8 @@ class Objective:
         vocabulary: int,
         generator: torch.Generator,
         counts_V: Int[Tensor, " V"] | None = None,
+        *,
+        keep: bool = False,
     ) -> None:
         """Prepare the draws.
 
@@ -56,10 +58,15 @@ class Objective:
             vocabulary: V.
             generator: of the draws.
             counts_V: how often each word occurs, the most frequent first; all alike when left out.
+            keep: form the gradient by the output matrix in memory that is kept too: it lasts until the next loss.
         """
         self.config = config
         self.vocabulary = vocabulary
         self.generator = generator
+        self.scores_N: Tensor | None = None
+        """ln p of each target of the last loss."""
+        self._keep = keep
+        self._gradient_CM: Tensor | None = None
         self._buffers: dict[torch.dtype, Tensor] = {}
         self._whole = config.sampled == 0 or config.frequent + config.sampled >= vocabulary
         if not self._whole:
@@ -126,6 +133,15 @@ class Objective:
             kept = self._buffers[like.dtype] = like.new_empty(rows * columns)
         return kept[: rows * columns].view(rows, columns)
 
+    def gradient(self, weight_CM: Tensor) -> Tensor:
+        """Return memory for the gradient by the output matrix."""
+        kept = self._gradient_CM
+        if kept is None or kept.shape != weight_CM.shape or kept.device != weight_CM.device:
+            kept = torch.empty_like(weight_CM)
+        if self._keep:
+            self._gradient_CM = kept
+        return kept
+
 
 def draw_chances(counts_V: Int[Tensor, " V"], number: int, power: float) -> Float[Tensor, " V"]:
     """Return each word's chance to be among ``number`` draws: ∝ (count + 1)^power, but at most 1."""
@@ -185,12 +201,13 @@ class _CandidateCrossEntropy(torch.autograd.Function):
         offset_gradient_C = torch.zeros_like(offset_C)
         target_weight_gradient_NM = torch.empty_like(target_weight_NM)
         target_bias_gradient_N = torch.empty_like(target_bias_N)
+        scores_N = objective.scores_N = torch.empty_like(target_bias_N)
         # What is multiplied; the same arrays again unless training asks for products in bfloat16.
         factor_dtype = torch.bfloat16 if in_bfloat16(latents_NKM) else latents_NKM.dtype
         low = factor_dtype != latents_NKM.dtype
         factor_CM, factor_NKM = weight_CM.to(factor_dtype), latents_NKM.to(factor_dtype)
         # Filled by the first chunk, where there is one: a process may have nothing but padding in its last window.
-        weight_gradient_CM = torch.empty_like(weight_CM) if N and not low else torch.zeros_like(weight_CM)
+        weight_gradient_CM = objective.gradient(weight_CM) if N and not low else torch.zeros_like(weight_CM)
         wide = widest(latents_NKM.device)
         total = latents_NKM.new_zeros((), dtype=wide)
         counted = objective.config.counts
@@ -238,6 +255,7 @@ class _CandidateCrossEntropy(torch.autograd.Function):
                 )
                 posterior_nK *= own_n.unsqueeze(1)
             total -= log_likelihood_n.sum(dtype=wide)
+            scores_N[part] = log_likelihood_n
             posterior_NK[part] = posterior_nK
             if K > 1 or counted_N2 is not None:
                 logits_nC *= posterior_nK.view(-1, 1)

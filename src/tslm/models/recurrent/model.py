@@ -156,7 +156,7 @@ class RecurrentModel(Trainable[RecurrentState]):
         """Eq. 4. Return the vectors of words."""
         # Tied, the head's gradient is there already: a sparse one saves zeroing an array of V × M. Not every
         # accelerator has them.
-        sparse = self.output is None and self.training and self.device.type == "cpu"
+        sparse = self.output is None and torch.is_grad_enabled() and self.device.type == "cpu"
         return F.embedding(tokens, self.embedding, sparse=sparse) * math.sqrt(self.config.embedding)
 
     def read(

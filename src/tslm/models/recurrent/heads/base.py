@@ -75,10 +75,7 @@ class Head(nn.Module, ABC):
 
     def direction(self, states_NR: Float[Tensor, "N R"]) -> Float[Tensor, "N M"]:
         """Return the direction of the mean latent: states that expect the same words have the same."""
-        latents_NKM, log_prior_NK = self(states_NR)
-        if log_prior_NK is None:
-            return F.normalize(latents_NKM[:, 0], dim=-1)
-        return F.normalize((log_prior_NK.exp().unsqueeze(-1) * latents_NKM).sum(1), dim=-1)
+        return direct(*self(states_NR))
 
     def linear(self) -> Float[Tensor, "M R"] | None:
         """Return the matrix that reads the latent out of the state, or None where it is no matrix alone."""
@@ -116,6 +113,15 @@ class Head(nn.Module, ABC):
         """Eq. 17. ln p of one target after each state, with the full softmax."""
         latents_NKM, log_prior_NK = self(states_NR)
         return score_targets(latents_NKM, log_prior_NK, weight_VM, bias_V, targets_N)
+
+
+def direct(
+    latents_NKM: Float[Tensor, "N K M"], log_prior_NK: Float[Tensor, "N K"] | None
+) -> Float[Tensor, "N M"]:
+    """Return the direction of the mean latent."""
+    if log_prior_NK is None:
+        return F.normalize(latents_NKM[:, 0], dim=-1)
+    return F.normalize((log_prior_NK.exp().unsqueeze(-1) * latents_NKM).sum(1), dim=-1)
 
 
 def log_probabilities(
