@@ -18,6 +18,13 @@ def test_compares_on_the_test_split(runs, capsys) -> None:
     assert report["differences"][0]["places"]["first"]
 
 
+def test_models_that_come_trained_are_no_text_files(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["compare", "asv/kn5", "asv/kn5", "--json", "--resamples", "100", "--split", "valid"]) == 0
+    first, second = json.loads(capsys.readouterr().out)["models"]
+    assert first["perplexity"] == second["perplexity"]
+
+
 @pytest.mark.parametrize("form", ["linear", "log-linear"])
 def test_a_mix_is_tuned_saved_and_better(runs, tmp_path, capsys, form) -> None:
     out = tmp_path / "mix"

@@ -33,6 +33,14 @@ def test_curves_show_every_measure_and_load_nothing() -> None:
         assert link not in svg.replace('xlink:href="#', "")
 
 
+@pytest.mark.parametrize(("first", "last", "shown"), [(75.0, 50.0, "60"), (2500.0, 40.0, "500")])
+def test_perplexities_are_shown_in_plain_numbers(first, last, shown) -> None:
+    entries = [{"epoch": n, "valid_perplexity": value} for n, value in ((1, first), (2, last))]
+    ticks = re.findall(r"<!-- (.*?) -->", draw_curves(entries))
+    assert shown in ticks
+    assert not [tick for tick in ticks if "10^" in tick]
+
+
 def test_texts_are_escaped() -> None:
     page = make_page("<script>alert(1)</script>", html_table(["a"], [["<b>&</b>"]]))
     assert "<script>" not in page

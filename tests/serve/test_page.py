@@ -178,7 +178,8 @@ def test_effects_and_network_of_this_sentence(page) -> None:
 
 def test_a_long_sentence_has_narrow_columns_and_no_drawing(page) -> None:
     page.select_option("#model", "tslm")
-    page.fill("#sentence", " ".join(["the old man slept"] * 7))
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.fill("#sentence", " ".join(["the old man slept on"] * 5))
     page.click("#explain")
     expect(page.locator("#effects")).to_have_class("dense", timeout=PATIENCE)
     expect(page.locator("#explained")).to_contain_text("so long a sentence")

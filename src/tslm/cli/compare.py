@@ -61,10 +61,12 @@ def run(arguments: argparse.Namespace) -> int:
     from tslm.files import to_json
     from tslm.inference.inputs import ModelLike
     from tslm.progress import track_count
+    from tslm.runs.pretrained import pretrained_names
     from tslm.runs.run import open_run
 
     *rest, last = arguments.runs
-    text = None if Path(last).is_dir() else last
+    shipped = last in pretrained_names() and not Path(last).exists()
+    text = None if Path(last).is_dir() or shipped else last
     folders = arguments.runs if text is None else rest
     if len(folders) < 2 and not (folders and text is not None and not Path(text).exists()):
         raise RunError(f"{len(folders)} run to compare; give two or more run folders")

@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, ScalarFormatter
 
 COLOURS = ("#3b7dd8", "#d9822b", "#2e9e6b", "#b5508d")
 """Told apart on a white and on a dark page, and by colour-blind readers."""
@@ -44,6 +45,13 @@ def _draw(title: str, entries: Sequence[Mapping[str, Any]], x: str, curves: Mapp
     axes.set_title(title)
     if x == "epoch":
         axes.set_yscale("log")
+        # Perplexities as people write them, not as powers of ten; epochs are whole.
+        low, high = axes.get_ylim()
+        narrow = high < 3 * low
+        axes.yaxis.set_major_locator(MaxNLocator(6) if narrow else LogLocator(subs=(1, 2, 3, 5)))
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     return to_svg(figure, title)
 
 
