@@ -43,6 +43,29 @@ def test_one_blank_is_exact_for_every_model(runs, span) -> None:
     assert filled.posteriors[0, 3] == 0
 
 
+@pytest.mark.parametrize("words", [[None], [None, "the", "cat"], ["the", None], ["the", "cat", None, "the"]])
+def test_what_stands_before_a_blank_is_read_once(runs, words, monkeypatch) -> None:
+    model = tslm.load(runs["gated"])
+    pattern = [None if word is None else int(model.vocabulary.encode([word])[0]) for word in words]
+    monkeypatch.setattr("tslm.inference.blanks.AT_ONCE", 7)
+    read = list[int]()
+    score = model.score
+
+    def counted(tokens_BT, state):
+        read.append(tokens_BT.size)
+        return score(tokens_BT, state)
+
+    for span in ("sentence", "prefix"):
+        expected = math.log(sum(written_out(model, pattern, span).values()))
+        monkeypatch.setattr(model, "score", counted)
+        read.clear()
+        found = fill_by_scoring(model, pattern, span=span)
+        monkeypatch.setattr(model, "score", score)
+        assert found.log_probability == pytest.approx(expected, rel=1e-5)
+        before, behind = words.index(None), len(words) - words.index(None) - (span == "prefix")
+        assert sum(read) == before + (len(model.vocabulary) - 1) * behind
+
+
 def test_an_exact_model_says_the_same_in_both_ways(runs) -> None:
     model = tslm.load(runs["kn"])
     pattern = [*model.vocabulary.encode(["the"]).tolist(), None, *model.vocabulary.encode(["sat"]).tolist()]

@@ -1,9 +1,11 @@
 """Blanks for models that only read from left to right: every filling scored, or fillings drawn from another model.
 
-One blank has as many fillings as there are words: all are scored, and the answer is exact. Several blanks have far too
-many; fillings are drawn from the exact posterior of a model that has one (the *proposal*: n-gram or probabilistic), and
-each is weighed by how much likelier the model itself finds it. That is importance sampling: an estimate, with the
-number of draws that it is worth.
+One blank has as many fillings as there are words: all are scored, and the answer is exact. A model whose states branch
+(:class:`Branches`) reads what stands before the blank once.
+
+Several blanks have far too many fillings; some are drawn from the exact posterior of a model that has one (the
+*proposal*: n-gram or probabilistic), and each is weighed by how much likelier the model itself finds it. That is
+importance sampling: an estimate, with the number of draws that it is worth.
 
 A proposal that is too sure of itself would never draw what it finds impossible, and nobody would notice. So some
 fillings are drawn by the model itself as it reads from left to right, blind to what follows a blank; all draws count as
@@ -22,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tslm.errors import CorpusError, NumberError, UnsupportedError
-from tslm.models.base import LanguageModel
+from tslm.models.base import Branches, LanguageModel
 from tslm.models.ngram.blanks import FillsBlanks, JointFilling, Pattern, Span
 from tslm.shapes import Float, Int
 from tslm.stopping import check_wanted
@@ -138,7 +140,10 @@ def fill_by_scoring(
         allowed = [word for word in range(size) if word not in barred]
         words_NK = np.array(allowed, np.int64)[:, None] if blanks else np.zeros((1, 0), np.int64)
         counts_N = np.ones(len(words_NK), np.int64)
-        log_weight_N = _score(model, places, words_NK).sum(1)
+        if blanks and isinstance(model, Branches):
+            log_weight_N = _branch(model, places, words_NK[:, 0])
+        else:
+            log_weight_N = _score(model, places, words_NK).sum(1)
     elif not isinstance(proposal, FillsBlanks):
         raise UnsupportedError(
             f"a model of kind {model.kind!r} would have to be run once for every filling of {blanks} blanks; give an "
@@ -177,6 +182,28 @@ def fill_by_scoring(
     effective = float(1 / (share_N**2 / counts_N).sum())
     error = math.sqrt(max(1 / effective - 1 / draws, 0))
     return WeighedFilling(log_probability, places, words_NK, share_N, size, effective, error)
+
+
+def _branch(
+    model: LanguageModel[Any], places: Sequence[int | None], words_N: Int[np.ndarray, "N"]
+) -> Float[np.ndarray, "N"]:
+    """Return ln p of the pattern with each word in its one blank; what stands before it is read once."""
+    assert isinstance(model, Branches)  # noqa: S101
+    blank = places.index(None)
+    log_before, state = 0.0, model.start(1)
+    if blank:
+        scores, state = model.score(np.array([places[:blank]], np.int64), state)
+        log_before = float(scores.astype(np.float64).sum())
+    log_weight_N = log_before + model.predict(state)[0, words_N].astype(np.float64)
+    behind_T = np.array(places[blank + 1 :], np.int64)
+    step = AT_ONCE // max(1, len(behind_T)) + 1
+    for begin in range(0, len(words_N) if len(behind_T) else 0, step):
+        check_wanted()
+        words_n = words_N[begin : begin + step]
+        branches = model.branch(state, np.zeros_like(words_n), words_n)
+        scores, _ = model.score(np.tile(behind_T, (len(words_n), 1)), branches)
+        log_weight_N[begin : begin + step] += scores.astype(np.float64).sum(1)
+    return log_weight_N
 
 
 def _draw_forward(

@@ -136,6 +136,21 @@ class DrawsWords(Protocol):
 
 
 @runtime_checkable
+class Branches(Protocol):
+    """A model that can go on from one state in many ways at once."""
+
+    def branch(self, state: Any, places_N: Int[np.ndarray, "N"], words_N: Int[np.ndarray, "N"]) -> Any:
+        """Read a word more, without scoring it, after some texts of a batch.
+
+        Args:
+            state: of the texts.
+            places_N: which of them; one may be taken several times, or never.
+            words_N: the word that each goes on with.
+        """
+        ...
+
+
+@runtime_checkable
 class HasNetwork(Protocol):
     """A model that may be a network of tensors, which can then be contracted, cut and drawn."""
 

@@ -218,6 +218,8 @@ def _begin(recipe: Recipe, corpus: Corpus) -> Trainable[Any]:
     """Return the model with the weights that its seed gives, the same in every process."""
     import torch
 
+    from tslm.models.probabilistic.hidden import HiddenStates
+    from tslm.models.probabilistic.states import start_from
     from tslm.models.trainable import Trainable
 
     assert recipe.train is not None  # noqa: S101
@@ -226,4 +228,6 @@ def _begin(recipe: Recipe, corpus: Corpus) -> Trainable[Any]:
     torch.manual_seed(recipe.train.seed)
     model = trained(recipe.model, corpus.vocabulary)
     model.prepare(corpus)
+    if isinstance(model, HiddenStates) and model.config.start_run:
+        start_from(model, load(model.config.start_run), corpus.splits["train"])
     return model

@@ -70,8 +70,12 @@ class ProbabilisticConfig:
     layers: int = 1
     """How many residual layers are between the vectors and their products."""
 
-    start: Literal["words", "random"] = "words"
-    """Whether each state begins near a word of its cluster, or anywhere; free numbers begin anywhere."""
+    start: Literal["words", "random", "states"] = "words"
+    """Each state begins near a word of its cluster, or anywhere (free numbers begin anywhere), or near a word and then
+    from a group of the states of a trained recurrent model."""
+
+    start_run: str = ""
+    """That model with ``start = "states"``: its run folder, or the name of one that comes with the package."""
 
     dropout: float = 0.0
     """Dropout on the vectors."""
@@ -95,10 +99,14 @@ class ProbabilisticConfig:
         for key, known in (
             ("clustering", ("exchange", "k-means")),
             ("parameters", ("neural", "free")),
-            ("start", ("words", "random")),
+            ("start", ("words", "random", "states")),
         ):
             value = getattr(self, key)
             check(value in known, f"model.{key} = {value!r} must be one of {', '.join(known)}")
+        check(
+            (self.start == "states") == bool(self.start_run),
+            "model.start = 'states' and model.start_run go together: the run of a recurrent model of the same corpus",
+        )
         for key in ("dropout", "dropout_states"):
             value = getattr(self, key)
             check(0 <= value < 1, f"model.{key} = {value} must lie in [0, 1)")
@@ -189,7 +197,7 @@ class HiddenStates(Trainable[StateT]):
                 ids, counts_V, config.clusters, config.alone, exchange=exchange, seed=config.seed
             )
             self.assign(torch.from_numpy(found_V))
-        if isinstance(self.parts, NeuralParameters) and config.start == "words":
+        if isinstance(self.parts, NeuralParameters) and config.start != "random":
             vectors_VM = describe_words(ids, len(counts_V), config.seed, config.embedding)
             self.parts.start_near(torch.from_numpy(vectors_VM), self.layout, torch.from_numpy(counts_V))
         share_V = torch.from_numpy((counts_V + 1) / (counts_V + 1).sum())

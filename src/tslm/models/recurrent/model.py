@@ -226,6 +226,17 @@ class RecurrentModel(Trainable[RecurrentState]):
         """Return the state before any word is read, as a window of training has it: it predicts nothing yet."""
         return RecurrentState(self.begin(batch), self.bias.new_zeros(batch, self.config.rank))
 
+    def branch(
+        self, state: RecurrentState, places_N: Int[np.ndarray, " N"], words_N: Int[np.ndarray, " N"]
+    ) -> RecurrentState:
+        """Read a word more after some texts of a batch."""
+        at_N = torch.from_numpy(places_N).to(self.device)
+        words_1N = torch.from_numpy(words_N).to(self.device).unsqueeze(0)
+        with _evaluating(self), torch.inference_mode():
+            cells = tuple(tuple(part.index_select(-2, at_N) for part in cell) for cell in state.cells)
+            outputs_1NR, cells = self.read(words_1N, cells)
+        return RecurrentState(cells, outputs_1NR[0])
+
     def score(
         self, tokens_BT: Int[np.ndarray, "B T"], state: RecurrentState
     ) -> tuple[Float[np.ndarray, "B T"], RecurrentState]:
