@@ -195,8 +195,18 @@ def test_what_does_not_go_together_is_told(runs, tmp_path, capsys) -> None:
             tslm.evaluate_reading(runs[kind], dynamic=True)
     with pytest.raises(UnsupportedError, match="n-gram model"):
         tslm.evaluate_reading(runs["gated"], counts=runs["lstm"])
-    with pytest.raises(RunError, match="different words"):
+    with pytest.raises(RunError, match="in different ways"):
         tslm.evaluate_reading(runs["gated"], counts="asv/kn5")
+    (tmp_path / "text.txt").write_text("a text of a few other words\n" * 40)
+    recipe = (
+        (runs["kn"] / "recipe.toml")
+        .read_text()
+        .replace(str(runs["kn"].parent / "text.txt"), str(tmp_path / "text.txt"))
+    )
+    (tmp_path / "other.toml").write_text(recipe)
+    tslm.train(tmp_path / "other.toml", tmp_path / "other")
+    with pytest.raises(RunError, match="different words"):
+        tslm.evaluate_reading(runs["gated"], counts=tmp_path / "other")
     with pytest.raises(tslm.TslmError, match="size"):
         tslm.evaluate_reading(runs["gated"], cache=0)
     out = ["--out", str(tmp_path / "x")]

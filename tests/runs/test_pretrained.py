@@ -6,7 +6,7 @@ import tslm
 from tslm.cache import cache_dir
 from tslm.errors import CorpusError, RunError
 from tslm.models.arrays import WEIGHTS
-from tslm.runs.pretrained import PACKED, PRETRAINED, find_pretrained, pretrained_names
+from tslm.runs.pretrained import PACKED, PRETRAINED, find_pretrained, name_run, pretrained_names
 
 LARGEST = 10_000_000
 """Bytes that all of them may have together: the package is fetched by everybody."""
@@ -73,3 +73,8 @@ def test_a_cache_that_cannot_be_written_is_told_in_one_line(tmp_path, monkeypatc
         tslm.load("asv/kn5")
     assert not (cache_dir() / "models").exists()
     assert (PRETRAINED / "asv" / "kn5" / PACKED).is_file()
+
+
+def test_a_run_is_called_by_the_name_it_comes_under(runs) -> None:
+    assert name_run(tslm.open_run("asv/kn5").folder) == "asv/kn5"
+    assert name_run(runs["kn"]) == str(runs["kn"])

@@ -21,6 +21,7 @@ from tslm.models.base import HasVectors, LanguageModel
 from tslm.models.cached import CachedConfig, CachedModel
 from tslm.models.parts import Part
 from tslm.runs.made import save_model
+from tslm.runs.pretrained import name_run
 from tslm.runs.summary import Split
 
 SHARPNESS = (0.0, 4.0, 8.0, 12.0, 16.0, 20.0, 28.0, 40.0)
@@ -153,5 +154,5 @@ def evaluate_cache(
         parts = (opened.model.kind,)
         save_model(cached, Path(out), opened, corpus, parts=parts, measured=measured, tick=tick)
     return ReadingReport(
-        str(opened.folder), corpus.name, corpus.fingerprint, asdict(cached.config), tuple(rows)
+        name_run(opened.folder), corpus.name, corpus.fingerprint, asdict(cached.config), tuple(rows)
     )

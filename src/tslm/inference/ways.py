@@ -25,6 +25,7 @@ from tslm.models.base import HasVectors, KnowsHistory, LanguageModel
 from tslm.models.cached import CachedConfig, CachedState, mix_cache, remember
 from tslm.models.gate import Gate, GatedConfig
 from tslm.models.interpolation import Interpolation, InterpolationConfig
+from tslm.runs.pretrained import name_run
 from tslm.runs.run import Run
 
 if TYPE_CHECKING:  # imported where a model learns, which an n-gram model never does
@@ -157,12 +158,12 @@ def evaluate_reading(
             beside = ask(test, tick)
         rows += _mixed_rows("test", of_test, beside, mixes)
     return ReadingReport(
-        str(opened.folder),
+        name_run(opened.folder),
         corpus.name,
         corpus.fingerprint,
         settings,
         tuple(rows),
-        None if counted is None else str(counted.folder),
+        None if counted is None else name_run(counted.folder),
     )
 
 

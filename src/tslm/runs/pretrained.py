@@ -47,6 +47,12 @@ def find_pretrained(name: str | Path) -> Path | None:
     return folder
 
 
+def name_run(folder: Path) -> str:
+    """Return the name under which a model comes with the package, or else its run folder."""
+    home = cache_dir() / "models"
+    return "/".join(folder.relative_to(home).parts[1:]) if folder.is_relative_to(home) else str(folder)
+
+
 def pack(run: Path, folder: Path, more: tuple[str, ...] = ()) -> None:
     """Write a finished run as a model of the package.
 
