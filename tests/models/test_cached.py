@@ -83,7 +83,7 @@ def test_a_text_that_repeats_itself_gets_likelier(part) -> None:
     model = CachedModel(CachedConfig(size=100, weight=0.3, sharpness=12.0), part)
     plain, _ = part.model.score(ids[None], part.model.start(1))
     remembered, _ = model.score(ids[None], model.start(1))
-    assert remembered.mean() > plain.mean() + 0.3
+    assert remembered.mean() > plain.mean() + 0.1
 
 
 def test_wrong_settings_are_refused() -> None:
