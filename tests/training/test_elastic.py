@@ -19,6 +19,9 @@ from tslm.training.metrics import METRICS
 
 ELASTIC = ["--standalone", "--nproc-per-node", "2", "--max-restarts", "2", "--monitor-interval", "0.1"]
 
+FRESH_STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""Without it all attempts share one store, and a worker may wait for ever at the address of one that is dead."""
+
 
 def find_worker(agent: subprocess.Popen[bytes], rank: int) -> psutil.Process:
     """Return the process of one rank, which is told its rank by its environment."""
@@ -59,7 +62,7 @@ def test_a_killed_worker_rejoins_and_the_run_goes_on(rank: int, recipe_path: Pat
     with (tmp_path / "log").open("wb") as log:
         agent = subprocess.Popen(
             [sys.executable, "-m", "torch.distributed.run", *ELASTIC, *command],
-            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"},
+            env={**os.environ, **FRESH_STORE, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"},
             stdout=log,
             stderr=log,
         )

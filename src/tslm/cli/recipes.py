@@ -18,7 +18,7 @@ def add(subparsers: Any) -> None:
         "recipes",
         help="list the recipes that come with tslm, or show one",
         description="List the recipes that tslm train takes by name, or show one as the TOML file it is. Those "
-        "that come trained are models already: tslm score asv/kn5 FILE.",
+        "that are ready come trained, and are models already: tslm score asv/kn5 FILE.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     header = ("recipe", "corpus", "kind", "size")
     rows = [
-        (entry.name, entry.corpus, entry.kind, f"{entry.size}, trained" if entry.pretrained else entry.size)
+        (entry.name, entry.corpus, entry.kind, f"{entry.size} (ready)" if entry.pretrained else entry.size)
         for entry in entries
     ]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
