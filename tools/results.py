@@ -93,7 +93,8 @@ def _kind(run: str, summary: Summary) -> str | None:
     if recipe.kind == "recurrent":
         return recipe.model.cell.kind if recipe.model.cell.kind not in PLAIN_ROWS else None
     if recipe.kind in ("probabilistic", "joined"):
-        return recipe.kind
+        # On one corpus: the page on these models has the others.
+        return recipe.kind if summary.corpus.name == "ptb" else None
     # What remembers the text at hand has a table of its own.
     return recipe.kind if recipe.kind == "interpolation" and "cache" not in summary.parts else None
 
@@ -331,15 +332,15 @@ def make_ranks(results: Path) -> str:
 
 
 def make_joined(results: Path) -> str:
-    """Return what counts give alone, hidden states alone and both joined, where both joined were run."""
+    """Return what counts give alone, hidden states alone and both joined, where hidden states were run."""
     rows: list[list[str]] = []
-    for joined in sorted(results.glob("*/joined/summary.json")):
+    for hidden in sorted(results.glob("*/probabilistic/summary.json")):
         for name in ("kn5", "probabilistic", "joined"):
-            for result in collect(joined.parents[1], f"{name}/summary.json"):
+            for result in collect(hidden.parents[1], f"{name}/summary.json"):
                 if result.summary is not None and result.summary.valid is not None:
                     valid, size = result.summary.valid.perplexity, show_size(result.summary.recipe)
                     figures = [show_number(valid), f"**{show_number(result.test)}**"]
-                    rows.append([joined.parents[1].name, name, size, *figures])
+                    rows.append([hidden.parents[1].name, name, size, *figures])
     return markdown_table(["corpus", "model", "size", "valid", "test"], rows)
 
 
