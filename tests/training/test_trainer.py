@@ -53,22 +53,42 @@ def test_the_same_recipe_gives_the_same_numbers(recipe_path, unbroken, tmp_path)
     assert outcome(tmp_path / "run") == unbroken
 
 
+def stop_at(step: int, monkeypatch) -> None:
+    original = trainer_module.Trainer._step
+
+    def stepping(self, *arguments):
+        self.stop_requested = self.position.step + 1 == step
+        return original(self, *arguments)
+
+    monkeypatch.setattr(trainer_module.Trainer, "_step", stepping)
+
+
 @pytest.mark.parametrize("step", [1, 7, 37, 50])
 def test_a_stopped_run_goes_on_to_the_same_numbers(
     recipe_path, unbroken, tmp_path, monkeypatch, step
 ) -> None:
-    original = trainer_module.Trainer._step
-
-    def stop_at(self, *arguments):
-        self.stop_requested = self.position.step + 1 == step
-        return original(self, *arguments)
-
-    monkeypatch.setattr(trainer_module.Trainer, "_step", stop_at)
+    stop_at(step, monkeypatch)
     with pytest.raises(Stopped, match=f"stopped at step {step} of .* the same command goes on"):
         train(recipe_path, tmp_path / "run")
     monkeypatch.undo()
     train(recipe_path, tmp_path / "run")
     assert outcome(tmp_path / "run") == unbroken
+
+
+def test_moments_of_words_are_resumed_too(recipe_path, tmp_path, monkeypatch) -> None:
+    overrides = ["train.moments=words", "train.epochs=2"]
+    train(recipe_path, tmp_path / "unbroken", overrides=overrides)
+    stop_at(7, monkeypatch)
+    with pytest.raises(Stopped):
+        train(recipe_path, tmp_path / "run", overrides=overrides)
+    monkeypatch.undo()
+    train(recipe_path, tmp_path / "run", overrides=overrides)
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "unbroken")
+
+
+def test_a_kind_without_word_vectors_has_no_moments_of_words(tmp_path) -> None:
+    with pytest.raises(RunError, match=r"has no vectors of words; leave train.moments out"):
+        train("asv/probabilistic", tmp_path / "run", overrides=["train.moments=words"])
 
 
 KILLER = """

@@ -70,6 +70,10 @@ class Trainable(nn.Module, LanguageModel[StateT], ABC):
     ) -> Window:
         """Read a window, time first, and predict each target behind its input; targets below 0 are left out."""
 
+    def word_vectors(self) -> list[Tensor]:
+        """Return the matrices that have a row for each word, to be trained as such; most models have none."""
+        return []
+
     def diagnostics(self) -> dict[str, float]:
         """Return numbers that tell how training goes, for ``metrics.jsonl``."""
         return {}

@@ -43,6 +43,9 @@ class TrainConfig:
     beta2: float = 0.99
     """AdamW's memory of squared gradients."""
 
+    moments: Literal["numbers", "words"] = "numbers"
+    """AdamW's squared gradients: of each number, or their mean over a word, which then moves along its gradient."""
+
     clip: float = 0.25
     """The largest norm of the gradient."""
 
@@ -88,6 +91,10 @@ class TrainConfig:
             value = getattr(self, key)
             check(value >= 0, f"train.{key} = {value} must not be negative")
         check(self.seed < 2**63, f"train.seed = {self.seed} is too large; take one below 2^63")
+        check(
+            self.moments == "numbers" or self.optimiser == "adamw",
+            f"train.moments = {self.moments!r} is AdamW's; leave it out with train.optimiser = {self.optimiser!r}",
+        )
         for key in ("learning_rate", "clip"):
             value = getattr(self, key)
             check(value > 0, f"train.{key} = {value} must be positive")

@@ -1,11 +1,8 @@
-"""The learning rate of each step, and the optimisers that use it."""
+"""The learning rate of each step."""
 
 from __future__ import annotations
 
 import math
-
-import torch
-from torch import nn
 
 from tslm.training.config import TrainConfig
 
@@ -28,17 +25,3 @@ def learning_rate(config: TrainConfig, step: int, steps: int, plateaus: int) -> 
         return config.learning_rate
     done = (step - warm_up) / max(steps - warm_up, 1)
     return config.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
-
-
-def make_optimiser(config: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """Return AdamW or plain SGD, decaying matrices only, over a model's parameters."""
-    parameters = list(model.parameters())
-    matrices = [parameter for parameter in parameters if parameter.dim() >= 2]
-    vectors = [parameter for parameter in parameters if parameter.dim() < 2]
-    groups = [
-        {"params": matrices, "weight_decay": config.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    if config.optimiser == "sgd":
-        return torch.optim.SGD(groups, lr=config.learning_rate)
-    return torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, config.beta2), fused=True)

@@ -38,9 +38,10 @@ from tslm.training.config import ObjectiveConfig, TrainConfig
 from tslm.training.distributed import Group
 from tslm.training.metrics import Metrics
 from tslm.training.objective import Objective
+from tslm.training.optimiser import make_optimiser
 from tslm.training.penalties import penalise
 from tslm.training.position import STATE, Position
-from tslm.training.schedule import learning_rate, make_optimiser
+from tslm.training.schedule import learning_rate
 from tslm.training.watcher import Watcher
 
 
@@ -87,6 +88,8 @@ class Trainer:
             raise RunError(
                 f"a model of kind {model.kind!r} does not learn beside counts; leave objective.counts out"
             )
+        if config.moments == "words" and not model.word_vectors():
+            raise RunError(f"a model of kind {model.kind!r} has no vectors of words; leave train.moments out")
         # The initial weights are the same everywhere; from here on, each process has its own dropout.
         torch.manual_seed(config.seed + 1_000_003 * group.rank)
         self.columns = Columns(
@@ -100,7 +103,7 @@ class Trainer:
         self.model.follow(self.columns.starts_B)
         self.beside = Beside(corpus, config, group).to(self.device) if objective.counts else None
         learning = nn.ModuleList([self.model, *([] if self.beside is None else [self.beside])])
-        self.optimiser = make_optimiser(config, learning)
+        self.optimiser = make_optimiser(config, learning, model.word_vectors())
         self.parameters = list(learning.parameters())
         # Kept from step to step, and dense: what comes as rows of a few words is added to it in place.
         for parameter in self.parameters:

@@ -136,6 +136,10 @@ class RecurrentModel(Trainable[RecurrentState]):
         """V of Eq. 20: a row per word."""
         return self.embedding if self.output is None else self.output
 
+    def word_vectors(self) -> list[Tensor]:
+        """Return the embedding, and the output matrix where it is another."""
+        return [self.embedding] if self.output is None else [self.embedding, self.output]
+
     @property
     def device(self) -> torch.device:
         """Where the weights are, and all that is computed with them."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tslm.config import check, read_choice
+from tslm.models.recurrent.dropout import make_mask
 
 CellState = tuple[Tensor, ...]
 """What a cell carries from window to window; B is the last dimension but one of each tensor."""
@@ -72,7 +73,9 @@ class Cell(nn.Module, ABC):
 
     def dropped(self, W: Tensor) -> Tensor:
         """Return W with entries dropped for this window while training."""
-        return F.dropout(W, self.weight_drop, self.training and self.weight_drop > 0)
+        if not self.training or self.weight_drop == 0:
+            return W
+        return W * make_mask(W.shape, self.weight_drop, W)
 
 
 class LimitedCell(Cell):

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from tslm.errors import RecipeError
+from tslm.training.config import TrainConfig
+from tslm.training.optimiser import make_optimiser
+
+
+@pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
+def test_matrices_decay_and_vectors_do_not(optimiser) -> None:
+    model = nn.Linear(3, 2)
+    config = TrainConfig(optimiser=optimiser, weight_decay=0.5, learning_rate=0.1)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    chosen = make_optimiser(config, model)
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    chosen.step()
+    torch.testing.assert_close(model.weight.detach(), 0.95 * before["weight"])
+    assert torch.equal(model.bias.detach(), before["bias"])
+
+
+def words_and_rest() -> nn.ParameterList:
+    torch.manual_seed(0)
+    return nn.ParameterList([torch.randn(5, 3).double(), torch.randn(2, 3).double(), torch.randn(3).double()])
+
+
+def step_by_the_formula(matrix, gradients, *, rate, beta2, decay):
+    """AdamW row by row: m and the mean of the squares, both corrected for their start from zero."""
+    rows = []
+    for row, values in enumerate(matrix):
+        value, mean, square = values.clone(), torch.zeros(3).double(), 0.0
+        for step, gradient in enumerate(gradients, start=1):
+            g = gradient[row]
+            mean = 0.9 * mean + 0.1 * g
+            square = beta2 * square + (1 - beta2) * float((g * g).mean())
+            value = value * (1 - rate * decay)
+            value = value - rate * (mean / (1 - 0.9**step)) / ((square / (1 - beta2**step)) ** 0.5 + 1e-8)
+        rows.append(value)
+    return torch.stack(rows)
+
+
+def test_moments_of_words_move_each_row_along_its_gradient() -> None:
+    learning = words_and_rest()
+    before = learning[0].detach().clone()
+    config = TrainConfig(moments="words", learning_rate=0.1, beta2=0.95, weight_decay=0.2)
+    optimiser = make_optimiser(config, learning, [learning[0]])
+    gradients = [torch.randn(5, 3).double() for _ in range(4)]
+    gradients[1][2] = 0  # a word that is not seen in this step
+    for gradient in gradients:
+        for parameter in learning:
+            parameter.grad = torch.ones_like(parameter)
+        learning[0].grad = gradient.clone()
+        optimiser.step()
+        assert torch.equal(learning[0].grad, gradient)  # given back as it was
+    expected = step_by_the_formula(before, gradients, rate=0.1, beta2=0.95, decay=0.2)
+    torch.testing.assert_close(learning[0].detach(), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_all_but_the_words_move_as_under_adamw() -> None:
+    results = []
+    for moments in ("numbers", "words"):
+        learning = words_and_rest()
+        optimiser = make_optimiser(TrainConfig(moments=moments, weight_decay=0.2), learning, [learning[0]])
+        for number in range(3):
+            for parameter in learning:
+                parameter.grad = torch.sin(parameter.detach() + number)
+            optimiser.step()
+        results.append([parameter.detach() for parameter in learning])
+    plain, words = results
+    assert not torch.equal(plain[0], words[0])
+    assert torch.equal(plain[1], words[1])
+    assert torch.equal(plain[2], words[2])
+
+
+def test_moments_of_words_are_adamws() -> None:
+    with pytest.raises(RecipeError, match="is AdamW's"):
+        TrainConfig(moments="words", optimiser="sgd")
