@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 from torch.nn import functional as F
 
 from tslm.errors import RecipeError
+from tslm.models.recurrent import kernel
 from tslm.training.config import ObjectiveConfig
 from tslm.training.objective import Objective, draw_chances, draw_systematically
 
@@ -31,9 +34,20 @@ def loss_of(objective, inputs, targets_N):
     return objective.loss(latents_NKM, F.log_softmax(prior_NK, -1), weight_VM, bias_V, targets_N)
 
 
+@pytest.fixture(params=[False, True], ids=["plain", "compiled"], autouse=True)
+def softmax(request):
+    """Every test runs with both softmaxes."""
+    before = kernel.active()
+    if request.param and shutil.which("g++") is None:
+        pytest.skip("no C++ compiler")
+    kernel.accelerate(request.param)
+    yield request.param
+    kernel.accelerate(before is not None)
+
+
 @pytest.mark.parametrize("K", [1, 3])
 def test_full_loss_and_gradients_equal_autograds(K, monkeypatch) -> None:
-    monkeypatch.setattr("tslm.training.objective._CandidateCrossEntropy.chunk_rows", 7)
+    monkeypatch.setattr("tslm.training.cross_entropy.CandidateCrossEntropy.chunk_rows", 7)
     inputs, targets_N = make(K=K)
     objective = Objective(ObjectiveConfig(), 40, torch.Generator())
     slow, fast = loss_slowly(inputs, targets_N), loss_of(objective, inputs, targets_N)
@@ -46,7 +60,7 @@ def test_full_loss_and_gradients_equal_autograds(K, monkeypatch) -> None:
 @pytest.mark.parametrize("K", [1, 3])
 @pytest.mark.parametrize("share", [0.25, 0.75])
 def test_loss_beside_counts_and_gradients_equal_autograds(K, share, monkeypatch) -> None:
-    monkeypatch.setattr("tslm.training.objective._CandidateCrossEntropy.chunk_rows", 7)
+    monkeypatch.setattr("tslm.training.cross_entropy.CandidateCrossEntropy.chunk_rows", 7)
     inputs, targets_N = make(K=K)
     targets_N[::4] = -100
     keep = targets_N >= 0

@@ -1,7 +1,7 @@
-"""An optional accelerator of the recurrence: ``kernel.cpp``, compiled on this machine when it is asked for.
+"""An optional accelerator: the recurrence and a training step's softmax, compiled on this machine when asked for.
 
-Nothing is compiled unless :func:`accelerate` is called or ``TSLM_KERNEL=1`` is set. Without it the recurrence is a loop
-of PyTorch operations, and neither results nor files depend on which of the two ran (but for rounding).
+Nothing is compiled unless :func:`accelerate` is called or ``TSLM_KERNEL=1`` is set. Without it they are PyTorch
+operations, and neither results nor files depend on which of the two ran (but for rounding).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import shlex
 import shutil
 import stat
 import subprocess
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,11 @@ from tslm.files import whole
 KERNEL_VARIABLE = "TSLM_KERNEL"
 """The environment variable that turns the accelerator on: 1, or 0 (the default) for the loop of PyTorch operations."""
 
-_SOURCE = Path(__file__).with_name("kernel.cpp")
+_SOURCES = tuple(Path(__file__).with_name(name) for name in ("kernel.cpp", "softmax.cpp"))
+_HEADER = Path(__file__).with_name("elementary.hpp")
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
 _NAMES = {torch.float32: "float", torch.float64: "double"}
+_LOGITS = {**_NAMES, torch.bfloat16: "bfloat16"}
 _POINTERS = {
     "forward": 6,
     "backward": 8,
@@ -38,21 +41,23 @@ _POINTERS = {
     "gates_backward": 6,
 }
 """The functions of ``kernel.cpp``, and how many arrays each takes."""
+_SOFTMAX_POINTERS = {"partition": 5, "spread": 6}
+"""Those of ``softmax.cpp``, whose first array may be in bfloat16."""
 
 _chosen: Kernel | bool | None = False
 """The kernel in use, None for the loop, False before anybody has chosen."""
 
 
 class Kernel:
-    """The functions of a compiled ``kernel.cpp``."""
+    """The functions that were compiled."""
 
     def __init__(self, library: Path) -> None:
         functions = ctypes.CDLL(str(library))
-        # Sizes T, B, R; threads; then pointers, as kernel.cpp names them.
+        # Three sizes; threads; then pointers, as the sources name them.
         leading = [ctypes.c_long] * 3 + [ctypes.c_int]
         self._functions: dict[tuple[str, torch.dtype], Any] = {}
-        for dtype, name in _NAMES.items():
-            for kind, pointers in _POINTERS.items():
+        for names, kinds in ((_NAMES, _POINTERS), (_LOGITS, _SOFTMAX_POINTERS)):
+            for (dtype, name), (kind, pointers) in product(names.items(), kinds.items()):
                 function = functions[f"{kind}_{name}"]
                 function.argtypes, function.restype = leading + [ctypes.c_void_p] * pointers, None
                 self._functions[kind, dtype] = function
@@ -66,14 +71,14 @@ class Kernel:
         )
 
     def run(self, kind: str, sizes: tuple[int, ...], first: Tensor, *others: Tensor | None) -> None:
-        """Call a function of ``kernel.cpp`` with T, B, R and contiguous tensors, in the order it names them."""
+        """Call a function with its sizes (T, B, R; 1, rows, C) and contiguous tensors, in the order it names them."""
         pointers = [None if tensor is None else tensor.data_ptr() for tensor in (first, *others)]
         threads = max(1, min(torch.get_num_threads(), sizes[1]))
         self._functions[kind, first.dtype](*sizes, threads, *pointers)
 
 
 def accelerate(wanted: bool = True) -> None:
-    """Use the compiled recurrence from now on (or, with False, the loop of PyTorch operations).
+    """Use what is compiled from now on (or, with False, PyTorch operations).
 
     The first call on a machine compiles for some seconds; the result is kept in the cache folder.
 
@@ -108,18 +113,20 @@ def _compile() -> Path:
     compiler = shlex.split(os.environ.get("CXX", "g++")) or ["g++"]
     if shutil.which(compiler[0]) is None:
         raise TslmError(
-            f"no C++ compiler for the accelerator of the recurrence: {compiler[0]} is not "
+            f"no C++ compiler for the accelerator: {compiler[0]} is not "
             f"installed; install g++, name a compiler in CXX, or unset {KERNEL_VARIABLE} (slower, same results)"
         )
     # What the compiler defines tells its version and what this processor can do.
     known = _call(compiler, "-march=native", "-dM", "-E", "-x", "c++", os.devnull)
-    key = hashlib.sha256(repr((_SOURCE.read_bytes(), _FLAGS, known)).encode()).hexdigest()[:16]
+    key = hashlib.sha256(
+        repr(([path.read_bytes() for path in (*_SOURCES, _HEADER)], _FLAGS, known)).encode()
+    ).hexdigest()[:16]
     library = cache_dir() / "kernels" / f"{key}.so"
     library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_owner(library.parent)
     if not library.exists():
         with whole(library) as temporary:
-            _call(compiler, *_FLAGS, str(_SOURCE), "-o", str(temporary))
+            _call(compiler, *_FLAGS, *map(str, _SOURCES), "-o", str(temporary))
             temporary.chmod(0o700)
     _check_owner(library)
     return library
@@ -144,7 +151,7 @@ def _check_owner(path: Path) -> None:
     )
     if trouble is not None:
         raise TslmError(
-            f"{path} {trouble}, so the accelerator of the recurrence in it is not run; delete it, set "
+            f"{path} {trouble}, so the accelerator in it is not run; delete it, set "
             f"{CACHE_VARIABLE} to a folder of your own, or unset {KERNEL_VARIABLE} (slower, same results)"
         )
 
@@ -154,7 +161,7 @@ def _call(compiler: list[str], *arguments: str) -> str:
     if done.returncode:
         reason = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip())
         raise TslmError(
-            f"{compiler[0]} cannot compile the accelerator of the recurrence: {reason}; take another compiler "
+            f"{compiler[0]} cannot compile the accelerator: {reason}; take another compiler "
             f"by CXX, or unset {KERNEL_VARIABLE} (slower, same results)"
         )
     return done.stdout
