@@ -27,6 +27,7 @@ from tslm.corpus.vocabulary import EOS
 from tslm.errors import CorpusError
 from tslm.evaluation.perplexity import bits_per_byte, perplexity, perplexity_per_word
 from tslm.evaluation.scoring import Tick, score_text
+from tslm.files import finite
 from tslm.inference.bootstrap import Place, bootstrap, find_places
 from tslm.inference.inputs import (
     ModelLike,
@@ -38,7 +39,6 @@ from tslm.inference.inputs import (
     name_text,
     open_model,
 )
-from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
 from tslm.tables import html_table, show_number, text_table
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from tslm.corpus.vocabulary import EOS
 from tslm.errors import CorpusError, SizeLimitError
 from tslm.evaluation.scoring import score_text
+from tslm.files import finite
 from tslm.inference.inputs import ModelLike, open_model, read_string
-from tslm.inference.score import finite
 from tslm.models.base import HasNetwork, LanguageModel
 from tslm.shapes import Float
 from tslm.stopping import check_wanted

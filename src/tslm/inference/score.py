@@ -16,6 +16,7 @@ from tslm.corpus.vocabulary import EOS, unknown_word
 from tslm.errors import CorpusError
 from tslm.evaluation.perplexity import perplexity
 from tslm.evaluation.scoring import score_each, score_text
+from tslm.files import finite
 from tslm.inference.inputs import LONGEST_LINE, ModelLike, TextLike, lines_of, name_model, open_model
 from tslm.models.base import LanguageModel
 from tslm.tables import show_number, text_table
@@ -332,11 +333,6 @@ def describe_sentence(sentence: ScoredSentence, *, tokens: bool = False) -> dict
             )
         ]
     return report
-
-
-def finite(value: float) -> float | None:
-    """Return the number, or None where JSON has none for it."""
-    return value if math.isfinite(value) else None
 
 
 def _blocks(lines: Iterable[str], buffer_tokens: int) -> Iterator[tuple[int, list[str]]]:

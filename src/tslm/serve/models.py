@@ -13,12 +13,12 @@ from tslm.corpus.reading import measure_text
 from tslm.corpus.vocabulary import EOS, UNK
 from tslm.errors import RunError, TslmError
 from tslm.evaluation.perplexity import bits_per_byte, perplexity, perplexity_per_word
+from tslm.files import finite
 from tslm.inference.drawing import LONGEST, draw_model
 from tslm.inference.explain import WordReport, describe_explanation, describe_word, explain, explain_words
 from tslm.inference.fill import PatternText, fill_pattern, read_pattern
 from tslm.inference.generate import Draw, Generation, Sampling
 from tslm.inference.network import require_chain
-from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
 from tslm.models.cached import CachedModel
 from tslm.models.ngram.blanks import FillsBlanks, require_blanks
