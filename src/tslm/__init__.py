@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from tslm.inference.patterns import Constraint
     from tslm.inference.reading import ReadingReport
     from tslm.inference.samples import Samples, generate
-    from tslm.inference.score import Scores, score
+    from tslm.inference.score import score
+    from tslm.inference.scores import Scores
     from tslm.inference.unroll import Unrolled, unroll
     from tslm.inference.ways import evaluate_dynamic, evaluate_reading
     from tslm.models.base import LanguageModel
@@ -70,7 +71,7 @@ _HOMES = {
     "Recipe": "tslm.runs.recipe",
     "Run": "tslm.runs.run",
     "Samples": "tslm.inference.samples",
-    "Scores": "tslm.inference.score",
+    "Scores": "tslm.inference.scores",
     "Summary": "tslm.runs.summary",
     "TextRule": "tslm.corpus.rule",
     "TslmError": "tslm.errors",
