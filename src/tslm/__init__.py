@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from tslm.evaluation.perplexity import Perplexity
     from tslm.inference.adapt import Adaptation, adapt
     from tslm.inference.caching import evaluate_cache, with_cache
-    from tslm.inference.compare import Comparison, compare
+    from tslm.inference.compare import compare
+    from tslm.inference.comparison import Comparison
     from tslm.inference.compress import Compression, compress
     from tslm.inference.evaluate import Evaluation, evaluate
-    from tslm.inference.explain import Explanation, explain
+    from tslm.inference.explain import explain
+    from tslm.inference.explanation import Explanation
     from tslm.inference.fill import Fillings, fill
     from tslm.inference.gating import Gating, gate
     from tslm.inference.halving import Halving, halve
@@ -54,13 +56,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Adaptation": "tslm.inference.adapt",
-    "Comparison": "tslm.inference.compare",
+    "Comparison": "tslm.inference.comparison",
     "Compression": "tslm.inference.compress",
     "Constraint": "tslm.inference.patterns",
     "Corpus": "tslm.corpus.sources",
     "CorpusConfig": "tslm.corpus.sources",
     "Evaluation": "tslm.inference.evaluate",
-    "Explanation": "tslm.inference.explain",
+    "Explanation": "tslm.inference.explanation",
     "Fillings": "tslm.inference.fill",
     "Gating": "tslm.inference.gating",
     "Halving": "tslm.inference.halving",

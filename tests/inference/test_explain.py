@@ -12,7 +12,8 @@ from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, SizeLimitError, UnsupportedError
 from tslm.inference.cuts import KEPT, Moments, MomentStep, OperatorStep, Parts
 from tslm.inference.drawing import draw_model
-from tslm.inference.explain import describe_explanation, explain
+from tslm.inference.explain import explain
+from tslm.inference.explanation import describe_explanation
 from tslm.models.recurrent.cells.gated import GatedConfig
 from tslm.models.recurrent.cells.tslm import TslmConfig
 from tslm.models.recurrent.heads.mixture import MixtureConfig

@@ -15,7 +15,8 @@ from tslm.errors import RunError, TslmError
 from tslm.evaluation.perplexity import bits_per_byte, perplexity, perplexity_per_word
 from tslm.files import finite
 from tslm.inference.drawing import LONGEST, draw_model
-from tslm.inference.explain import WordReport, describe_explanation, describe_word, explain, explain_words
+from tslm.inference.explain import explain, explain_words
+from tslm.inference.explanation import WordReport, describe_explanation, describe_word
 from tslm.inference.fill import PatternText, fill_pattern, read_pattern
 from tslm.inference.generate import Draw, Generation, Sampling
 from tslm.inference.network import require_chain
