@@ -167,7 +167,35 @@ class Explanation:
 
     def as_json(self) -> dict[str, Any]:
         """Return the explanation as plain values; what is infinite becomes None."""
-        return describe_explanation(self)
+        effects, cuts = self.effects, self.cuts
+        return {
+            "log_probability": finite(self.log_probability),
+            "words": [describe_word(word) for word in self.words],
+            "effects": None
+            if effects is None
+            else {
+                "method": effects.method,
+                "exact": effects.exact,
+                "matrix": [[finite(value) for value in row] for row in effects.matrix.tolist()],
+            },
+            "contributions": None
+            if self.contributions is None
+            else {
+                "method": self.contributions.method,
+                "exact": self.contributions.exact,
+                "matrix": self.contributions.matrix.tolist(),
+            },
+            "state_norms": None if self.state_norms is None else list(self.state_norms),
+            "cuts": None
+            if cuts is None
+            else {
+                "method": cuts.method,
+                "exact": cuts.exact,
+                "ranks": list(cuts.ranks),
+                "information": None if cuts.information is None else list(cuts.information),
+            },
+            "states": None if self.states is None else [describe_states(report) for report in self.states],
+        }
 
     def __repr__(self) -> str:
         return f"{text_table(*self.table(3), left=(0,))}\nln p = {self.log_probability:.4f}"
@@ -184,41 +212,6 @@ class Explanation:
             names, matrix = self.contributions.heat([word.word for word in self.words])
             parts.append(heat_svg(names, matrix, f"{CONTRIBUTION}: {self.contributions.method}"))
         return "\n".join(parts)
-
-
-def describe_explanation(explanation: Explanation) -> dict[str, Any]:
-    """Return an explanation as plain values for JSON; what is infinite there becomes None."""
-    effects, cuts = explanation.effects, explanation.cuts
-    return {
-        "log_probability": finite(explanation.log_probability),
-        "words": [describe_word(word) for word in explanation.words],
-        "effects": None
-        if effects is None
-        else {
-            "method": effects.method,
-            "exact": effects.exact,
-            "matrix": [[finite(value) for value in row] for row in effects.matrix.tolist()],
-        },
-        "contributions": None
-        if explanation.contributions is None
-        else {
-            "method": explanation.contributions.method,
-            "exact": explanation.contributions.exact,
-            "matrix": explanation.contributions.matrix.tolist(),
-        },
-        "state_norms": None if explanation.state_norms is None else list(explanation.state_norms),
-        "cuts": None
-        if cuts is None
-        else {
-            "method": cuts.method,
-            "exact": cuts.exact,
-            "ranks": list(cuts.ranks),
-            "information": None if cuts.information is None else list(cuts.information),
-        },
-        "states": None
-        if explanation.states is None
-        else [describe_states(report) for report in explanation.states],
-    }
 
 
 def describe_states(report: StateReport) -> dict[str, Any]:
