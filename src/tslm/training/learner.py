@@ -117,8 +117,8 @@ class Learner:
         self.optimiser.zero_grad(set_to_none=False)
         # Scaled before the backward pass: the processes' gradients then add up to that of the mean over all tokens.
         (penalised * (count / tokens)).backward()
-        self._share_gradients()
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
+        self._share(gradients)
         norm = float(nn.utils.get_total_norm(gradients))
         if norm > config.clip:
             nn.utils.clip_grads_with_norm_(self.parameters, config.clip, torch.tensor(norm))
@@ -197,11 +197,10 @@ class Learner:
         lowered = self.config.precision == "bfloat16"
         return torch.autocast(self.device.type, torch.bfloat16) if lowered else nullcontext()
 
-    def _share_gradients(self) -> None:
-        """Sum the gradients of all processes."""
+    def _share(self, gradients: list[Tensor]) -> None:
+        """Sum the gradients of all processes, in place."""
         if self.group.world == 1:
             return
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         flat = self.group.sum(torch.cat([gradient.flatten() for gradient in gradients]))
         for gradient, shared in zip(gradients, flat.split([g.numel() for g in gradients]), strict=True):
             gradient.copy_(shared.view_as(gradient))
