@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from tslm.evaluation.perplexity import Perplexity
     from tslm.inference.adapt import Adaptation, adapt
     from tslm.inference.caching import evaluate_cache, with_cache
-    from tslm.inference.compare import Comparison, compare
+    from tslm.inference.compare import compare
+    from tslm.inference.comparison import Comparison
     from tslm.inference.compress import Compression, compress
     from tslm.inference.evaluate import Evaluation, evaluate
-    from tslm.inference.explain import Explanation, explain
+    from tslm.inference.explain import explain
+    from tslm.inference.explanation import Explanation
     from tslm.inference.fill import Fillings, fill
     from tslm.inference.gating import Gating, gate
     from tslm.inference.halving import Halving, halve
@@ -38,7 +40,8 @@ if TYPE_CHECKING:
     from tslm.inference.patterns import Constraint
     from tslm.inference.reading import ReadingReport
     from tslm.inference.samples import Samples, generate
-    from tslm.inference.score import Scores, score
+    from tslm.inference.score import score
+    from tslm.inference.scores import Scores
     from tslm.inference.unroll import Unrolled, unroll
     from tslm.inference.ways import evaluate_dynamic, evaluate_reading
     from tslm.models.base import LanguageModel
@@ -53,13 +56,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Adaptation": "tslm.inference.adapt",
-    "Comparison": "tslm.inference.compare",
+    "Comparison": "tslm.inference.comparison",
     "Compression": "tslm.inference.compress",
     "Constraint": "tslm.inference.patterns",
     "Corpus": "tslm.corpus.sources",
     "CorpusConfig": "tslm.corpus.sources",
     "Evaluation": "tslm.inference.evaluate",
-    "Explanation": "tslm.inference.explain",
+    "Explanation": "tslm.inference.explanation",
     "Fillings": "tslm.inference.fill",
     "Gating": "tslm.inference.gating",
     "Halving": "tslm.inference.halving",
@@ -70,7 +73,7 @@ _HOMES = {
     "Recipe": "tslm.runs.recipe",
     "Run": "tslm.runs.run",
     "Samples": "tslm.inference.samples",
-    "Scores": "tslm.inference.score",
+    "Scores": "tslm.inference.scores",
     "Summary": "tslm.runs.summary",
     "TextRule": "tslm.corpus.rule",
     "TslmError": "tslm.errors",

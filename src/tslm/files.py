@@ -127,16 +127,21 @@ def check_folder(folder: Path) -> None:
 
 def to_json(value: Any, indent: int | None = None) -> str:
     """Return plain values as JSON; what is not finite, which JSON cannot say, becomes null."""
-    return json.dumps(_finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: float) -> float | None:
+    """Return the number, or None where JSON has none for it."""
+    return value if math.isfinite(value) else None
+
+
+def _plain(value: Any) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return finite(value)
     if isinstance(value, dict):
-        return {key: _finite(entry) for key, entry in cast(dict[str, Any], value).items()}
+        return {key: _plain(entry) for key, entry in cast(dict[str, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [_finite(entry) for entry in cast(list[Any], value)]
+        return [_plain(entry) for entry in cast(list[Any], value)]
     return value
 
 

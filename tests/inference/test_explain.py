@@ -12,7 +12,7 @@ from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import CorpusError, SizeLimitError, UnsupportedError
 from tslm.inference.cuts import KEPT, Moments, MomentStep, OperatorStep, Parts
 from tslm.inference.drawing import draw_model
-from tslm.inference.explain import describe_explanation, explain
+from tslm.inference.explain import explain
 from tslm.models.recurrent.cells.gated import GatedConfig
 from tslm.models.recurrent.cells.tslm import TslmConfig
 from tslm.models.recurrent.heads.mixture import MixtureConfig
@@ -71,7 +71,7 @@ def test_words_are_told_as_the_model_predicts_them(runs, name) -> None:
             )
         _, state = model.score(np.array([[number]]), state)
     assert [word.known for word in explanation.words] == [True] * 5 + [False, True]
-    assert describe_explanation(explanation)["words"][5]["unknown"] is True
+    assert explanation.as_json()["words"][5]["unknown"] is True
 
 
 @torch.no_grad()

@@ -18,7 +18,8 @@ from tslm.errors import CorpusError
 from tslm.evaluation.scoring import group_by_length, score_each, score_text, split_lines
 from tslm.inference import inputs, score
 from tslm.inference.inputs import read_lines
-from tslm.inference.score import Total, describe_sentence, score_blocks, score_lines
+from tslm.inference.score import score_blocks, score_lines
+from tslm.inference.scores import Total, describe_sentence
 from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 
 LINES = ["the cat sat on the mat", "", "a zebra saw the river", "the dog", "   a man liked a dog ", "<eos>"]

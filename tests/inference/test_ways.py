@@ -10,7 +10,7 @@ import torch
 import tslm
 from tslm.cli import main
 from tslm.errors import RunError, UnsupportedError
-from tslm.inference import dynamic, ways
+from tslm.inference import dynamic, readers, ways
 from tslm.inference.caching import SHARPNESS
 from tslm.training.dynamic import FLOOR, Dynamic, DynamicConfig
 
@@ -24,7 +24,7 @@ def _small(monkeypatch) -> None:
     monkeypatch.setattr(ways, "TUNED_ON", 80)
     monkeypatch.setattr(ways, "KNOWN", 160)
     # Shorter than the splits, and than the cache: what is remembered goes over the edges.
-    monkeypatch.setattr(ways, "WINDOW", 32)
+    monkeypatch.setattr(readers, "WINDOW", 32)
     monkeypatch.setattr("tslm.training.gate.EPOCHS", 4)
 
 
@@ -162,8 +162,8 @@ def test_whatever_happens_the_trained_weights_are_back(runs, monkeypatch) -> Non
             raise KeyboardInterrupt
         return remember(*_)
 
-    remember = ways.remember
-    monkeypatch.setattr(ways, "remember", stop)
+    remember = readers.remember
+    monkeypatch.setattr(readers, "remember", stop)
     with pytest.raises(KeyboardInterrupt):
         tslm.evaluate_reading(run, cache=SIZE, dynamic=True, segment=SEGMENT)
     assert all(torch.equal(*pair) for pair in zip(run.model.parameters(), before, strict=True))

@@ -10,7 +10,7 @@ from tslm.cli.run_folder import add_run
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from tslm.inference.explain import Explanation
+    from tslm.inference.explanation import Explanation
 
 EXAMPLES = """examples:
   tslm explain runs/ptb-tslm "the company said it will sell its stock"
@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     from tslm.drawing.heatmap import heat_svg
     from tslm.errors import UnsupportedError
     from tslm.files import to_json, write_text
-    from tslm.inference.explain import EFFECT
+    from tslm.inference.explanation import EFFECT
     from tslm.inference.inputs import show_unknown
 
     explanation = tslm.explain(
@@ -87,7 +87,7 @@ def _print(explanation: Explanation) -> None:
     from rich.console import Console
 
     from tslm.drawing.heatmap import heat_tables
-    from tslm.inference.explain import CONTRIBUTION, EFFECT
+    from tslm.inference.explanation import CONTRIBUTION, EFFECT
 
     console = Console(highlight=False)
     words = _word_table(explanation, console.width)

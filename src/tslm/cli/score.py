@@ -14,7 +14,7 @@ from tslm.cli.device import add_device
 from tslm.cli.run_folder import add_run
 
 if TYPE_CHECKING:
-    from tslm.inference.score import ScoredBlock, Total
+    from tslm.inference.scores import ScoredBlock, Total
 
 REMEMBERED_WORDS = 1 << 18
 
@@ -61,7 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
     import tslm
     from tslm.errors import CorpusError, InputError
     from tslm.inference.inputs import STANDARD_INPUT, read_lines
-    from tslm.inference.score import Total, score_blocks
+    from tslm.inference.score import score_blocks
+    from tslm.inference.scores import Total
 
     if arguments.engine == "spark":
         return _run_on_cluster(arguments)
@@ -234,7 +235,7 @@ class _Json:
     def block(self, block: ScoredBlock, tokens: bool) -> None:
         import json
 
-        from tslm.inference.score import describe_sentence
+        from tslm.inference.scores import describe_sentence
 
         for number, sentence in enumerate(block.sentences(), block.first):
             report = {"line": number, **describe_sentence(sentence, tokens=tokens)}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tslm.inference.cuts import SPREAD, Parts, effective_ranks
-from tslm.inference.explain import Contributions, Cuts, Effects, Explanation, Reference, WordReport
+from tslm.inference.explanation import Contributions, Cuts, Effects, Explanation, Reference, WordReport
 from tslm.models.base import LanguageModel
 from tslm.models.recurrent.cells import ChainCell
 from tslm.models.recurrent.model import RecurrentModel

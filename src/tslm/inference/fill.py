@@ -12,9 +12,9 @@ import numpy as np
 from tslm.corpus.rule import TextRule
 from tslm.corpus.vocabulary import EOS, UNK
 from tslm.errors import CorpusError
+from tslm.files import finite
 from tslm.inference.blanks import fill_by_scoring
 from tslm.inference.inputs import ModelLike, open_model, read_string
-from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
 from tslm.models.ngram.blanks import Filling, FillsBlanks, Span
 from tslm.tables import html_table, text_table

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from tslm.inference.explain import Cuts, Effects, Explanation, HiddenState, StateReport, WordReport
+from tslm.inference.explanation import Cuts, Effects, Explanation, HiddenState, StateReport, WordReport
 from tslm.models.probabilistic.model import ProbabilisticModel
 from tslm.models.probabilistic.network import ALL, Network
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tslm.errors import UnsupportedError
+from tslm.files import finite
 from tslm.inference.inputs import ModelLike, open_model
 from tslm.inference.patterns import Constraint
-from tslm.inference.score import finite
 from tslm.tables import html_table
 
 

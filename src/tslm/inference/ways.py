@@ -3,57 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tslm.errors import UnsupportedError
 from tslm.evaluation.perplexity import perplexity
 from tslm.evaluation.scoring import Tick
 from tslm.inference.caching import SHARPNESS, choose_cache
 from tslm.inference.dynamic import KNOWN, TUNED_ON, as_trainable, count_tuning, tune_dynamic
 from tslm.inference.inputs import ModelLike, as_run
-from tslm.inference.interpolate import as_part, tune_linear
+from tslm.inference.interpolate import tune_linear
+from tslm.inference.readers import Heard, Reader, Said, hear, prepare_counts, read_learning, read_plainly
 from tslm.inference.reading import ReadingReport, Row
-from tslm.models.base import HasVectors, KnowsHistory, LanguageModel
-from tslm.models.cached import CachedConfig, CachedState, mix_cache, remember
+from tslm.models.base import HasVectors
+from tslm.models.cached import CachedConfig, mix_cache
 from tslm.models.gate import Gate, GatedConfig
-from tslm.models.interpolation import Interpolation, InterpolationConfig
 from tslm.runs.pretrained import name_run
-from tslm.runs.run import Run
-
-if TYPE_CHECKING:  # imported where a model learns, which an n-gram model never does
-    from tslm.training.dynamic import Dynamic, DynamicConfig
-
-WINDOW = 4096
-"""How many words are read before the cache is asked about them."""
 
 HIDDEN = GatedConfig().hidden
 
 Track = Callable[[str, int], AbstractContextManager[Tick]]
 """Opens a count of so many tokens for a part of the work, such as ``tslm.progress.track_count``."""
-
-Piece = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]] | None]
-"""ln p of some words, and the vectors from which they were predicted where the model has any."""
-
-Pieces = Generator[Piece, None, None]
-Reader = Callable[[NDArray[np.int32], Tick], Pieces]
-
-
-class _Said(NamedTuple):
-    """What a way of reading says of a text."""
-
-    scores_N: NDArray[np.float64]
-    """ln p of each word."""
-    known_NF: NDArray[np.float64]
-    """What a gate may see before each word."""
-    seconds: float
 
 
 class _Mix(NamedTuple):
@@ -102,7 +79,7 @@ def evaluate_reading(
     if cache is not None:
         CachedConfig(size=cache, weight=0.0)
     counted = None if counts is None else as_run(counts)
-    ask = None if counted is None else _asking(opened, counted)
+    ask = None if counted is None else prepare_counts(opened, counted)
     corpus = opened.open_corpus(data_dir)
     train, valid, test = (corpus.splits[split] for split in ("train", "valid", "test"))
     track, number, steps = track or _silently, 2 + 4 * dynamic + 3 * (ask is not None), count(1)
@@ -111,7 +88,7 @@ def evaluate_reading(
         return track(f"{next(steps)} of {number}: {what}", total)
 
     settings: dict[str, Any] = {}
-    readers: dict[str, Reader] = {"plain": _plainly(opened.model)}
+    readers: dict[str, Reader] = {"plain": partial(read_plainly, opened.model)}
     if learning is not None:
         from tslm.training.dynamic import Dynamic
 
@@ -120,15 +97,15 @@ def evaluate_reading(
         part = valid[:TUNED_ON]
         with step("tuning the learning", count_tuning(len(part))) as tick:
             found = tune_dynamic(learner, part, tick=tick)
-        readers["dynamic"] = _learning(learner, found)
+        readers["dynamic"] = partial(read_learning, learner, found)
         settings |= asdict(found)
 
     caches: dict[str, CachedConfig] = {}
-    of_valid: dict[str, _Said] = {}
+    of_valid: dict[str, Said] = {}
     tried = SHARPNESS if isinstance(opened.model, HasVectors) else SHARPNESS[:1]
     for way, reader in readers.items():
         with step(f"valid, {way}", len(valid)) as tick:
-            heard = _hear(reader(valid, tick), valid, cache, tried)
+            heard = hear(reader(valid, tick), valid, cache, tried)
         if cache is not None:
             caches[way] = chosen = choose_cache(heard.scores_N, heard.recalled_SN, tried, cache)
             own = {"weight": chosen.weight, "sharpness": chosen.sharpness}
@@ -146,11 +123,11 @@ def evaluate_reading(
         rows += _mixed_rows("valid", of_valid, beside, mixes)
         settings["hidden"] = HIDDEN
 
-    of_test: dict[str, _Said] = {}
+    of_test: dict[str, Said] = {}
     for way, reader in readers.items():
         tried = (caches[way].sharpness,) if way in caches else ()
         with step(f"test, {way}", len(test)) as tick:
-            heard = _hear(reader(test, tick), test, cache, tried)
+            heard = hear(reader(test, tick), test, cache, tried)
         of_test |= _tell(way, heard, caches.get(way), tried)
     rows += _rows("test", of_test)
     if ask is not None:
@@ -200,132 +177,24 @@ def _ignore(_: int) -> None:
     pass
 
 
-def _plainly(model: LanguageModel[Any]) -> Reader:
-    """Return how a text is read by a model that stays as it is."""
-
-    def read(ids: NDArray[np.int32], tick: Tick) -> Pieces:
-        state = model.start(1)
-        for begin in range(0, len(ids), WINDOW):
-            tokens_1T, vectors_1TM = ids[None, begin : begin + WINDOW], None
-            if isinstance(model, HasVectors):
-                scores_1T, vectors_1TM, state = model.score_vectors(tokens_1T, state)
-            else:
-                scores_1T, state = model.score(tokens_1T, state)
-            yield scores_1T[0], None if vectors_1TM is None else vectors_1TM[0]
-            tick(tokens_1T.size)
-
-    return read
-
-
-def _learning(learner: Dynamic, config: DynamicConfig) -> Reader:
-    """Return how a text is read by a model that learns from it, and then has its trained weights back."""
-    together = max(1, WINDOW // config.segment)
-
-    def join(pieces: list[tuple[NDArray[Any], NDArray[Any]]]) -> Piece:
-        scores, vectors = zip(*pieces, strict=True)
-        return np.concatenate(scores), np.concatenate(vectors)
-
-    def read(ids: NDArray[np.int32], tick: Tick) -> Pieces:
-        held: list[tuple[NDArray[Any], NDArray[Any]]] = []
-        with learner.restored():
-            for piece in learner.read(ids, config, tick=tick):
-                held.append(piece)
-                if len(held) == together:
-                    yield join(held)
-                    held = []
-        if held:
-            yield join(held)
-
-    return read
-
-
-class _Heard(NamedTuple):
-    """What a model and its cache say of a text, each by itself."""
-
-    scores_N: NDArray[np.float64]
-    recalled_SN: NDArray[np.float64]
-    likeness_SN: NDArray[np.float64]
-    reading: float
-    """Processor seconds of the model."""
-    recalling: float
-    """Processor seconds of the cache."""
-
-
-def _hear(pieces: Pieces, ids: NDArray[np.int32], size: int | None, sharpness: tuple[float, ...]) -> _Heard:
-    """Read a text to its end, and ask a cache of what was read about every word, with each θ."""
-    state = CachedState(None, np.empty((1, 0), np.int64), None)
-    scores, recalled, likeness = (
-        [np.empty(0)],
-        [np.empty((len(sharpness), 0))],
-        [np.empty((len(sharpness), 0))],
-    )
-    done, recalling, begun = 0, 0.0, time.process_time()
-    with closing(pieces):  # whatever happens here, a model that has learnt is given its trained weights back
-        for scores_T, vectors_TM in pieces:
-            scores.append(scores_T.astype(np.float64))
-            tokens_1T, done = ids[None, done : done + len(scores_T)], done + len(scores_T)
-            if size is None:
-                continue
-            paused = time.process_time()
-            vectors_1TM = None if vectors_TM is None else vectors_TM[None]
-            read, state = remember(tokens_1T, scores_T[None], vectors_1TM, state, size, sharpness)
-            recalled.append(read.recalled_SBT[:, 0])
-            likeness.append(read.likeness_SBT[:, 0])
-            recalling += time.process_time() - paused
-    reading = time.process_time() - begun - recalling
-    return _Heard(
-        np.concatenate(scores), np.concatenate(recalled, 1), np.concatenate(likeness, 1), reading, recalling
-    )
-
-
-def _tell(way: str, heard: _Heard, config: CachedConfig | None, tried: tuple[float, ...]) -> dict[str, _Said]:
+def _tell(way: str, heard: Heard, config: CachedConfig | None, tried: tuple[float, ...]) -> dict[str, Said]:
     """Return what was heard without the cache and with it, by the names of these ways of reading."""
-    told = {way: _Said(heard.scores_N, np.empty((len(heard.scores_N), 0)), heard.reading)}
+    told = {way: Said(heard.scores_N, np.empty((len(heard.scores_N), 0)), heard.reading)}
     if config is not None:
         place = tried.index(config.sharpness)
         mixed_N = mix_cache(heard.scores_N, heard.recalled_SN[place], config.weight)
         known_N1 = heard.likeness_SN[place][:, None]
-        told[_join(way, "cache")] = _Said(mixed_N, known_N1, heard.reading + heard.recalling)
+        told[_join(way, "cache")] = Said(mixed_N, known_N1, heard.reading + heard.recalling)
     return told
 
 
-def _asking(opened: Run, counted: Run) -> Callable[[NDArray[np.int32], Tick], _Said]:
-    """Return how counts are asked about a text that is given by another model's ids.
-
-    Raises:
-        UnsupportedError: they cannot say what they know.
-        RunError: the models know different words.
-    """
-    model: Any = counted.model
-    if not isinstance(model, KnowsHistory):
-        raise UnsupportedError(
-            f"a model of kind {counted.model.kind!r} cannot say how well it knows the words so far; "
-            "give --counts the run of an n-gram model"
-        )
-    even = Interpolation(InterpolationConfig(weights=(0.5, 0.5)), [as_part(opened), as_part(counted)])
-
-    def ask(ids: NDArray[np.int32], tick: Tick) -> _Said:
-        begun, state = time.process_time(), counted.model.start(1)
-        scores, known = list[NDArray[Any]](), list[NDArray[Any]]()
-        for begin in range(0, len(ids), WINDOW):
-            tokens_1T = even.ids_of(1, ids[None, begin : begin + WINDOW])
-            scores_1T, known_1TF, state = model.score_knowing(tokens_1T, state)
-            scores.append(scores_1T[0])
-            known.append(known_1TF[0])
-            tick(scores_1T.size)
-        joined = np.concatenate(scores, dtype=np.float64), np.concatenate(known, dtype=np.float64)
-        return _Said(*joined, time.process_time() - begun)
-
-    return ask
-
-
-def _beside(said: _Said, counts: _Said) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _beside(said: Said, counts: Said) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return what a gate sees before each word, and ln p of the word under counts and model."""
     known_NF = np.concatenate([counts.known_NF, said.known_NF], axis=1)
     return known_NF, np.stack([counts.scores_N, said.scores_N], axis=1)
 
 
-def _learn_mix(said: _Said, counts: _Said) -> _Mix:
+def _learn_mix(said: Said, counts: Said) -> _Mix:
     """Return the best weight of counts, and a gate in its place."""
     from tslm.training.gate import learn_gate
 
@@ -334,12 +203,12 @@ def _learn_mix(said: _Said, counts: _Said) -> _Mix:
     return _Mix(weights, *learn_gate(known_NF, log_NK, weights, hidden=HIDDEN))
 
 
-def _rows(split: str, told: Mapping[str, _Said]) -> list[Row]:
+def _rows(split: str, told: Mapping[str, Said]) -> list[Row]:
     """Return a row for each way of reading; on valid the time is that of tuning, and is left out."""
     return [_row(way, split, -float(said.scores_N.sum()), said, said.seconds) for way, said in told.items()]
 
 
-def _mixed_rows(split: str, told: Mapping[str, _Said], counts: _Said, mixes: Mapping[str, _Mix]) -> list[Row]:
+def _mixed_rows(split: str, told: Mapping[str, Said], counts: Said, mixes: Mapping[str, _Mix]) -> list[Row]:
     """Return two rows for each way of reading, mixed with counts."""
     from tslm.training.gate import nats_of
 
@@ -357,9 +226,7 @@ def _mixed_rows(split: str, told: Mapping[str, _Said], counts: _Said, mixes: Map
     return rows
 
 
-def _row(
-    model: str, split: str, nats: float, said: _Said, seconds: float, halves: float | None = None
-) -> Row:
+def _row(model: str, split: str, nats: float, said: Said, seconds: float, halves: float | None = None) -> Row:
     tokens = len(said.scores_N)
     taken = seconds if split == "test" else None
     return Row(

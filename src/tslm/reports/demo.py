@@ -12,7 +12,8 @@ from tslm.inference.explain import explain
 from tslm.inference.fill import fill
 from tslm.inference.interpolate import mix
 from tslm.inference.samples import generate
-from tslm.inference.score import ScoredSentence, score
+from tslm.inference.score import score
+from tslm.inference.scores import ScoredSentence
 from tslm.models.base import LanguageModel
 from tslm.models.ngram.blanks import FillsBlanks
 from tslm.reports.demo_page import make_demo

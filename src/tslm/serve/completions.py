@@ -14,9 +14,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from tslm.corpus.vocabulary import EOS
+from tslm.files import finite
 from tslm.inference.explain import explain_words
 from tslm.inference.generate import Draw, Generation
-from tslm.inference.score import finite
 from tslm.serve import schemas
 from tslm.serve.api import STREAM, check_length, find_model, limits, stream_events, workers
 from tslm.serve.limits import Refused

@@ -13,12 +13,13 @@ from tslm.corpus.reading import measure_text
 from tslm.corpus.vocabulary import EOS, UNK
 from tslm.errors import RunError, TslmError
 from tslm.evaluation.perplexity import bits_per_byte, perplexity, perplexity_per_word
+from tslm.files import finite
 from tslm.inference.drawing import LONGEST, draw_model
-from tslm.inference.explain import WordReport, describe_explanation, describe_word, explain, explain_words
+from tslm.inference.explain import explain, explain_words
+from tslm.inference.explanation import WordReport, describe_word
 from tslm.inference.fill import PatternText, fill_pattern, read_pattern
 from tslm.inference.generate import Draw, Generation, Sampling
 from tslm.inference.network import require_chain
-from tslm.inference.score import finite
 from tslm.models.base import LanguageModel
 from tslm.models.cached import CachedModel
 from tslm.models.ngram.blanks import FillsBlanks, require_blanks
@@ -97,7 +98,7 @@ class ServedModel:
     def explain(self, text: str, **options: Any) -> dict[str, Any]:
         """Explain a sentence, and draw its network where that is asked for and can be done."""
         draw = options.pop("network")
-        report = {"model": self.name, **describe_explanation(explain(self.model, text, **options))}
+        report = {"model": self.name, **explain(self.model, text, **options).as_json()}
         if draw and self.describe()["network"] and len(self.model.rule.split(text)) <= LONGEST:
             report["network"] = draw_model(self.model, text)
         return report

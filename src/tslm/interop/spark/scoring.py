@@ -11,7 +11,8 @@ import numpy as np
 import tslm
 from tslm.errors import CorpusError, InputError
 from tslm.files import check_folder
-from tslm.inference.score import ScoredBlock, Total, score_blocks
+from tslm.inference.score import score_blocks
+from tslm.inference.scores import ScoredBlock, Total
 from tslm.interop.spark.session import import_spark, opened_session, read_text
 from tslm.interop.spark.windows import ArrowFunction, Batches, join_lines
 

@@ -11,7 +11,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -27,8 +26,6 @@ IMPOSSIBLE = -1e9
 
 NOISE = 0.5
 """How far from its word a state begins, beside the words' own distances of about one."""
-
-Kind = Literal["neural", "free"]
 
 
 class Factors(ABC):

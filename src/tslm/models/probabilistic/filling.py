@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tslm.errors import CorpusError, NumberError
 from tslm.models.ngram.blanks import FillCost, JointFilling, Pattern, Span
-from tslm.models.probabilistic.hidden import ProbabilisticConfig
+from tslm.models.probabilistic.config import ProbabilisticConfig
 from tslm.models.probabilistic.network import ALL, Network, check_ids, draw_from, network_bytes
 from tslm.shapes import Float, Int
 from tslm.stopping import check_wanted

@@ -27,9 +27,10 @@ from tslm.models.ngram.counting import MAX_ORDER
 from tslm.models.ngram.folds import cross_fit
 from tslm.models.ngram.smoothed import NgramConfig, NgramModel
 from tslm.models.parts import Part, load_parts, save_parts
+from tslm.models.probabilistic.config import ProbabilisticConfig
 from tslm.models.probabilistic.factors import Factors, Products, rows
 from tslm.models.probabilistic.forward import TINY, Blocks
-from tslm.models.probabilistic.hidden import Gathered, HiddenStates, ProbabilisticConfig, ProbabilisticState
+from tslm.models.probabilistic.hidden import Gathered, HiddenStates, ProbabilisticState
 from tslm.models.probabilistic.products import read_products
 from tslm.models.recurrent.heads import CrossEntropy
 from tslm.models.trainable import Carried, Window

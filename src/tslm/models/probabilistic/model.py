@@ -13,9 +13,10 @@ from torch import Tensor
 
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.models.ngram.blanks import FillCost, Filling, Pattern, Span
+from tslm.models.probabilistic.config import ProbabilisticConfig
 from tslm.models.probabilistic.factors import Factors
 from tslm.models.probabilistic.forward import Blocks
-from tslm.models.probabilistic.hidden import Gathered, HiddenStates, ProbabilisticConfig, ProbabilisticState
+from tslm.models.probabilistic.hidden import Gathered, HiddenStates, ProbabilisticState
 from tslm.models.weights import check_size, save_weights
 
 if TYPE_CHECKING:

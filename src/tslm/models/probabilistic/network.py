@@ -9,9 +9,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from tslm.errors import CorpusError, UnsupportedError
+from tslm.models.probabilistic.config import ProbabilisticConfig
 from tslm.models.probabilistic.factors import Factors
 from tslm.models.probabilistic.forward import Features
-from tslm.models.probabilistic.hidden import ProbabilisticConfig
 from tslm.models.probabilistic.model import ProbabilisticModel, ProbabilisticState
 
 LARGEST = 1 << 32
