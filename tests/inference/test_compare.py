@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tslm
-from tslm.errors import CorpusError, NumberError
+from tslm.errors import CorpusError, InputError, NumberError
 from tslm.inference.bootstrap import bootstrap, find_places
 
 
@@ -71,6 +71,8 @@ def test_models_side_by_side(runs, tmp_path) -> None:
         assert "95% interval" in text
     with pytest.raises(CorpusError, match="no line"):
         tslm.compare([runs["kn"], runs["tslm"]], [])
+    with pytest.raises(InputError, match="1 names for 2 models"):
+        tslm.compare([runs["kn"], runs["tslm"]], names=["one"])
 
 
 def write_own(folder, name, lines, tokeniser, extra="") -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -174,6 +175,15 @@ def test_many_words_with_gates_on_both_sides_are_represented_by_some(monkeypatch
     cuts = explain(small("split"), "a b a").cuts
     assert not cuts.exact
     assert "any of 3 words" in cuts.method
+
+
+def test_what_is_infinite_has_no_number_in_json() -> None:
+    model = small("biased", embedding=3)
+    with torch.no_grad():
+        model.cell(0).W.mul_(1e150)
+    described = explain(model, "a b a b").as_json()
+    json.dumps(described, allow_nan=False)
+    assert None in described["state_norms"]
 
 
 def test_norms_and_what_is_not_exact_says_so() -> None:

@@ -142,6 +142,9 @@ def test_endless_lines_are_refused(tmp_path, monkeypatch, runs) -> None:
     monkeypatch.setattr(inputs, "LONGEST_LINE", 10)
     with pytest.raises(CorpusError, match="line 2 has 11 words"):
         list(score_lines(tslm.load(runs["kn"]), ["a", "a " * 11]))
+    with pytest.raises(CorpusError, match="line 1 has 11 words"):
+        list(score_lines(tslm.load(runs["kn"]), ["a\t" * 11]))
+    assert len(list(score_lines(tslm.load(runs["kn"]), ["a" + " " * 30 + "b"]))) == 1  # two words, far apart
     (tmp_path / "long.txt").write_text("word " * 1000)
     with pytest.raises(CorpusError, match="one sentence per line"):
         list(read_lines([tmp_path / "long.txt"]))

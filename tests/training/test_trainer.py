@@ -75,6 +75,23 @@ def test_a_stopped_run_goes_on_to_the_same_numbers(
     assert outcome(tmp_path / "run") == unbroken
 
 
+def test_ctrl_c_while_the_last_epoch_is_validated_stops_too(
+    recipe_path, unbroken, tmp_path, monkeypatch
+) -> None:
+    original = trainer_module.Trainer._end_epoch
+
+    def ending(self) -> None:
+        original(self)
+        self.stop_requested = self.position.epoch == self.config.epochs
+
+    monkeypatch.setattr(trainer_module.Trainer, "_end_epoch", ending)
+    with pytest.raises(Stopped, match="the same command goes on"):
+        train(recipe_path, tmp_path / "run")
+    monkeypatch.undo()
+    train(recipe_path, tmp_path / "run")
+    assert outcome(tmp_path / "run") == unbroken
+
+
 def test_moments_of_words_are_resumed_too(recipe_path, tmp_path, monkeypatch) -> None:
     overrides = ["train.moments=words", "train.epochs=2"]
     train(recipe_path, tmp_path / "unbroken", overrides=overrides)

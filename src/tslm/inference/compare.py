@@ -21,7 +21,7 @@ from tslm.corpus.rule import TextRule
 from tslm.corpus.sources import Corpus
 from tslm.corpus.text import TextSize
 from tslm.corpus.vocabulary import EOS
-from tslm.errors import CorpusError
+from tslm.errors import CorpusError, InputError
 from tslm.evaluation.perplexity import bits_per_byte, perplexity, perplexity_per_word
 from tslm.evaluation.scoring import Tick, score_text
 from tslm.inference.bootstrap import bootstrap, find_places
@@ -70,6 +70,8 @@ def compare(
         TslmError: a model, the corpus or the text cannot be read, or a number is out of range.
     """
     check_several(models, "models or run folders to compare")
+    if names is not None and len(names) != len(models):
+        raise InputError(f"{len(names)} names for {len(models)} models; give one for each, or none")
     opened = [open_model(model) for model in models]
     called = _tell_apart(list(names) if names is not None else [name_model(model) for model in models])
     same = all(_choose_alike(opened[0], model) for model in opened)

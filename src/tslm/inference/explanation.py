@@ -176,23 +176,25 @@ class Explanation:
             else {
                 "method": effects.method,
                 "exact": effects.exact,
-                "matrix": [[finite(value) for value in row] for row in effects.matrix.tolist()],
+                "matrix": _finite_rows(effects.matrix),
             },
             "contributions": None
             if self.contributions is None
             else {
                 "method": self.contributions.method,
                 "exact": self.contributions.exact,
-                "matrix": self.contributions.matrix.tolist(),
+                "matrix": _finite_rows(self.contributions.matrix),
             },
-            "state_norms": None if self.state_norms is None else list(self.state_norms),
+            "state_norms": None if self.state_norms is None else [finite(norm) for norm in self.state_norms],
             "cuts": None
             if cuts is None
             else {
                 "method": cuts.method,
                 "exact": cuts.exact,
-                "ranks": list(cuts.ranks),
-                "information": None if cuts.information is None else list(cuts.information),
+                "ranks": [finite(rank) for rank in cuts.ranks],
+                "information": None
+                if cuts.information is None
+                else [finite(bits) for bits in cuts.information],
             },
             "states": None if self.states is None else [describe_states(report) for report in self.states],
         }
@@ -244,3 +246,7 @@ def describe_word(word: WordReport) -> dict[str, Any]:
             {"word": entry.word, "probability": entry.probability} for entry in word.alternatives
         ],
     }
+
+
+def _finite_rows(matrix: Float[np.ndarray, "N N"]) -> list[list[float | None]]:
+    return [[finite(value) for value in row] for row in matrix.tolist()]

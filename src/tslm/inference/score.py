@@ -97,14 +97,13 @@ def _blocks(lines: Iterable[str], buffer_tokens: int) -> Iterator[tuple[int, lis
     block: list[str] = []
     held, first = 0, 1
     for number, line in enumerate(lines, 1):
-        count = line.count(" ") + 2
-        if count > LONGEST_LINE + 2:
+        # A word takes two characters at the least, so the words of few lines need to be counted.
+        if len(line) > 2 * LONGEST_LINE and (words := len(line.split())) > LONGEST_LINE:
             raise CorpusError(
-                f"line {number} has {len(line.split()):,} words; give one sentence per line "
-                f"(at most {LONGEST_LINE:,} words)"
+                f"line {number} has {words:,} words; give one sentence per line (at most {LONGEST_LINE:,} words)"
             )
         block.append(line)
-        held += count
+        held += line.count(" ") + 2
         if held >= buffer_tokens:
             yield first, block
             block, held, first = [], 0, number + 1

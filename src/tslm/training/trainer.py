@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -110,7 +110,7 @@ class Trainer:
                 self.watcher.step(position, total, measured)
             if position.step % self.config.metric_steps == 0 and self.metrics is not None:
                 self.metrics.append({"step": position.step, "learning_rate": rate, **measured})
-            stop = self.group.share(float(self.stop_requested)) > 0
+            stop = self._stops()
             # At the end of an epoch as well: validation takes its time, and a run may be stopped in it.
             if (
                 stop
@@ -121,11 +121,18 @@ class Trainer:
                 began = time.perf_counter()
                 self._checkpoint()
             if stop:
-                raise Stopped(
-                    f"stopped at step {position.step} of {total}; the same command goes on from there"
-                )
+                self._stop(total)
         position.seconds += time.perf_counter() - began
         self._end_epoch()
+        if self._stops():
+            self._stop(total)
+
+    def _stops(self) -> bool:
+        """Return whether any process was asked to stop."""
+        return self.group.share(float(self.stop_requested)) > 0
+
+    def _stop(self, total: int) -> NoReturn:
+        raise Stopped(f"stopped at step {self.position.step} of {total}; the same command goes on from there")
 
     def _step(self, inputs_BT: Tensor, targets_BT: Tensor) -> dict[str, float]:
         """One window: forward, backward, clip, update. Returns what metrics.jsonl wants to know."""
@@ -239,4 +246,6 @@ class _SignalsNoted:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self.before.items():
-            signal.signal(number, handler)
+            # None: whoever set it did so outside Python, and it cannot be put back.
+            if handler is not None:
+                signal.signal(number, handler)
