@@ -127,7 +127,7 @@ def check_folder(folder: Path) -> None:
 
 def to_json(value: Any, indent: int | None = None) -> str:
     """Return plain values as JSON; what is not finite, which JSON cannot say, becomes null."""
-    return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    return json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
 def finite(value: float) -> float | None:
@@ -135,13 +135,14 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return values within values, None in the place of every number that JSON has none for."""
     if isinstance(value, float):
         return finite(value)
     if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in cast(dict[str, Any], value).items()}
+        return {key: plain(entry) for key, entry in cast(dict[str, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in cast(list[Any], value)]
+        return [plain(entry) for entry in cast(list[Any], value)]
     return value
 
 

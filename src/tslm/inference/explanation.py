@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tslm.files import finite
+from tslm.files import finite, plain
 from tslm.shapes import Float
 from tslm.tables import html_table, text_table
 
@@ -168,36 +168,35 @@ class Explanation:
     def as_json(self) -> dict[str, Any]:
         """Return the explanation as plain values; what is infinite becomes None."""
         effects, cuts = self.effects, self.cuts
-        return {
-            "log_probability": finite(self.log_probability),
+        described = {
+            "log_probability": self.log_probability,
             "words": [describe_word(word) for word in self.words],
             "effects": None
             if effects is None
             else {
                 "method": effects.method,
                 "exact": effects.exact,
-                "matrix": _finite_rows(effects.matrix),
+                "matrix": effects.matrix.tolist(),
             },
             "contributions": None
             if self.contributions is None
             else {
                 "method": self.contributions.method,
                 "exact": self.contributions.exact,
-                "matrix": _finite_rows(self.contributions.matrix),
+                "matrix": self.contributions.matrix.tolist(),
             },
-            "state_norms": None if self.state_norms is None else [finite(norm) for norm in self.state_norms],
+            "state_norms": None if self.state_norms is None else list(self.state_norms),
             "cuts": None
             if cuts is None
             else {
                 "method": cuts.method,
                 "exact": cuts.exact,
-                "ranks": [finite(rank) for rank in cuts.ranks],
-                "information": None
-                if cuts.information is None
-                else [finite(bits) for bits in cuts.information],
+                "ranks": list(cuts.ranks),
+                "information": None if cuts.information is None else list(cuts.information),
             },
             "states": None if self.states is None else [describe_states(report) for report in self.states],
         }
+        return plain(described)
 
     def __repr__(self) -> str:
         return f"{text_table(*self.table(3), left=(0,))}\nln p = {self.log_probability:.4f}"
@@ -246,7 +245,3 @@ def describe_word(word: WordReport) -> dict[str, Any]:
             {"word": entry.word, "probability": entry.probability} for entry in word.alternatives
         ],
     }
-
-
-def _finite_rows(matrix: Float[np.ndarray, "N N"]) -> list[list[float | None]]:
-    return [[finite(value) for value in row] for row in matrix.tolist()]
