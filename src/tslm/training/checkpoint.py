@@ -51,6 +51,12 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Te
     for name, tensor in part(tensors, "optimiser").items():
         number, key = name.split("/")
         state.setdefault(int(number), {})[key] = tensor
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
+    for number, kept in state.items():
+        if number >= len(parameters) or (
+            "exp_avg" in kept and kept["exp_avg"].shape != parameters[number].shape
+        ):
+            raise ValueError(f"the moments of weight {number} have another shape than the weight")
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
 
 

@@ -38,7 +38,7 @@ class TrainConfig:
     """After the warm-up: fall to zero along a cosine, stay, or divide by four when validation gets worse."""
 
     weight_decay: float = 0.0
-    """The optimiser's decay of matrices; vectors are never decayed."""
+    """The optimiser's decay of matrices; vectors, those of words too, are never decayed."""
 
     beta2: float = 0.99
     """AdamW's memory of squared gradients."""

@@ -14,28 +14,29 @@ from tslm.training.config import TrainConfig
 def make_optimiser(
     config: TrainConfig, model: nn.Module, word_vectors: Sequence[Tensor] = ()
 ) -> torch.optim.Optimizer:
-    """Return AdamW or plain SGD over a model's parameters, decaying matrices only.
+    """Return AdamW or plain SGD over a model's parameters, decaying matrices but no vectors, not those of words either.
 
     Args:
         config: which, and its settings.
         model: what is trained.
-        word_vectors: those of its matrices that have a row for each word, for ``moments = "words"``.
+        word_vectors: those of its matrices that have a row for each word.
     """
-    rows = {id(matrix) for matrix in word_vectors} if config.moments == "words" else set[int]()
+    by_words = config.moments == "words"
+    # Apart only where it matters: the moments of a run that was broken off stand in the order of the groups.
+    apart = by_words or config.weight_decay > 0
+    rows = {id(matrix) for matrix in word_vectors} if apart else set[int]()
     parameters = list(model.parameters())
     matrices = [parameter for parameter in parameters if parameter.dim() >= 2 and id(parameter) not in rows]
     vectors = [parameter for parameter in parameters if parameter.dim() < 2]
+    words = [parameter for parameter in parameters if id(parameter) in rows]
     groups: list[dict[str, Any]] = [
         {"params": matrices, "weight_decay": config.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
+        {"params": words, "weight_decay": 0.0, "rows": by_words},
     ]
     if config.optimiser == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate)
-    kind = torch.optim.AdamW
-    if rows:
-        kind = WordAdamW
-        words = [parameter for parameter in parameters if id(parameter) in rows]
-        groups.append({"params": words, "weight_decay": config.weight_decay, "rows": True})
+    kind = WordAdamW if by_words else torch.optim.AdamW
     return kind(groups, lr=config.learning_rate, betas=(0.9, config.beta2), fused=True)
 
 
@@ -80,5 +81,4 @@ class WordAdamW(torch.optim.AdamW):
         square_V1.lerp_(norm_V1.square_().div_(matrix_VM.shape[1]), 1 - beta2)
         mean_VM.lerp_(gradient_VM, 1 - beta1)
         size_V1 = (square_V1 / (1 - beta2**steps)).sqrt_().add_(group["eps"])
-        matrix_VM.mul_(1 - rate * group["weight_decay"])
         matrix_VM.addcdiv_(mean_VM, size_V1, value=-rate / (1 - beta1**steps))
