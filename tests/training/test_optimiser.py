@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from tslm.errors import RecipeError
+from tslm.training.checkpoint import optimiser_tensors, restore_optimiser
 from tslm.training.config import TrainConfig
 from tslm.training.optimiser import make_optimiser
 
@@ -90,3 +91,18 @@ def test_all_but_the_words_move_as_under_adamw() -> None:
 def test_moments_of_words_are_adamws() -> None:
     with pytest.raises(RecipeError, match="is AdamW's"):
         TrainConfig(moments="words", optimiser="sgd")
+
+
+def test_moments_of_other_weights_are_refused() -> None:
+    learning = words_and_rest()
+    optimiser = make_optimiser(TrainConfig(), learning)
+    for parameter in learning:
+        parameter.grad = torch.ones_like(parameter)
+    optimiser.step()
+    tensors = optimiser_tensors(optimiser)
+    restore_optimiser(make_optimiser(TrainConfig(), words_and_rest()), tensors)
+    fewer = make_optimiser(TrainConfig(), nn.ParameterList(list(words_and_rest())[:2]))
+    wider = make_optimiser(TrainConfig(), nn.ParameterList([torch.zeros(5, 4), *list(words_and_rest())[1:]]))
+    for other in (fewer, wider):
+        with pytest.raises(ValueError, match="another shape than the weight"):
+            restore_optimiser(other, tensors)
