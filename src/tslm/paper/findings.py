@@ -41,8 +41,8 @@ def find_all(corpus: str, results: Path) -> dict[str, list[Finding]]:
         [judge_pair(tests, "tslm", "lstm", corpus)],
         [
             judge_pair(tests, better, worse, corpus)
-            for better, worse in (("gated", "lstm"), ("gated", "tslm"), ("gated-long", "lstm-long"))
-            if better in TABLE_2[corpus]
+            for better, worse in (("gated", "lstm"), ("gated", "tslm"), ("gated-decay", "lstm-decay"))
+            if better in TABLE_2[corpus] and worse in TABLE_2[corpus]
         ],
         [
             judge_pair(tests, "tslm-mos", "rnn-mos", corpus),
