@@ -117,8 +117,11 @@ def compress(
     recipe = _change_recipe(opened.recipe, smaller, tune)
     with locked_run(folder):
         prepare_folder(folder, recipe, corpus.vocabulary, corpus.rule)
-        smaller.save(folder)
-        training = _train_on(smaller, recipe, corpus, folder, watcher) if tune else _past(opened)
+        if tune:  # training writes the weights itself: what an earlier call has reached is not to be undone
+            training = _train_on(smaller, recipe, corpus, folder, watcher)
+        else:
+            smaller.save(folder)
+            training = _past(opened)
         made = load(folder)
         assert isinstance(made, RecurrentModel)  # noqa: S101 - it was written above
         watcher.tell("measuring perplexity and speed before and after")
