@@ -18,7 +18,7 @@ from tslm.corpus.rule import TextRule
 from tslm.corpus.subwords import Subwords
 from tslm.corpus.vocabulary import EOS, UNK, Vocabulary
 from tslm.corpus.words import Words
-from tslm.errors import CorpusError, RunError, UnsupportedError
+from tslm.errors import CorpusError, RunError, TslmError, UnsupportedError
 from tslm.models.cached import CachedConfig, CachedModel
 from tslm.models.interpolation import Interpolation, InterpolationConfig
 from tslm.models.parts import Part
@@ -294,6 +294,16 @@ def test_what_transformers_saves_opens_again(folders, name, tmp_path) -> None:
     assert ours.log_probabilities == tslm.score(folders[name] / "run", text).log_probabilities
     with pytest.raises(RunError, match="open it with from_pretrained"):
         type(theirs)(theirs.config).save_pretrained(tmp_path / "empty")
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(kinds, tmp_path, monkeypatch) -> None:
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", refuse)
+        with pytest.raises(TslmError, match="Read-only file system; choose another folder"):
+            export_hf(tslm.open_run(kinds["kn"]), tmp_path / "new")
 
 
 def test_training_goes_on_and_comes_back(folders, tmp_path) -> None:

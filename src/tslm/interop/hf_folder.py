@@ -8,7 +8,7 @@ from typing import Any, cast
 from tslm.corpus.rule import RULE_FILE, load_rule
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RunError
-from tslm.files import check_folder, write_text
+from tslm.files import check_folder, make_folder, write_text
 from tslm.interop.hf_rules import TOKENIZER_FILE, write_fast_tokenizer
 from tslm.interop.hf_tokenizer import TslmFastTokenizer, TslmTokenizer
 from tslm.interop.huggingface import (
@@ -48,7 +48,7 @@ def export_hf(run: Run, folder: Path) -> None:
     from transformers import GenerationConfig
 
     model, eos_id = run.model, run.model.vocabulary.eos_id
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     recurrent = isinstance(model, RecurrentModel)
     config = (TslmConfig if recurrent else TslmRunConfig)(
         vocab_size=len(model.vocabulary),
