@@ -72,5 +72,5 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: p
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(Path, "mkdir", refuse)
-    with pytest.raises(TslmError, match="cannot write in .*: Read-only file system; choose another folder"):
+    with pytest.raises(TslmError, match=r"cannot write in .*: Read-only file system; choose another folder"):
         make_folder(tmp_path / "new")
