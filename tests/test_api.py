@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import tslm
-from tslm.errors import InputError, TslmError
+from tslm.errors import InputError, NumberError, TslmError
 from tslm.inference.inputs import lines_of
 
 TEXT = "the cat sat on the mat\na zebra saw the river\n"
@@ -280,3 +280,100 @@ def test_a_line_is_scored_in_well_under_a_second(runs, tmp_path) -> None:
         assert process.returncode == 0
         best = min(best, used.ru_utime + used.ru_stime)
     assert best < 0.6
+
+
+NO_CHOICE = """
+import json, sys
+import tslm
+from tslm.inference import adapt, caching, compress, gating, interpolate
+
+def work(*_, **__):
+    raise AssertionError("it has begun")
+
+interpolate.tune_mix = gating.fit_gate = caching.tune_cache = compress.compress_model = adapt.extend_model = work
+kn, gated, new = sys.argv[1:]
+lines = ["the cat sat"] * 40
+said = []
+for call in (
+    lambda: tslm.mix([kn, gated], form="log-lineal"),
+    lambda: tslm.gate([kn, gated], sees="all"),
+    lambda: tslm.gate([kn, gated], hidden=2.5),
+    lambda: tslm.with_cache(gated, size="9"),
+    lambda: tslm.evaluate_cache(gated, size=0.5),
+    lambda: tslm.compress(gated, new, rank=2.5),
+    lambda: tslm.adapt(gated, lines, new, start="rarely"),
+    lambda: tslm.adapt(gated, lines, new, epochs=1.5),
+    lambda: tslm.generate(gated, number=2.5),
+    lambda: tslm.generate(gated, length="5"),
+    lambda: tslm.fill(kn, "the ?", top=0.5),
+):
+    try:
+        said.append(repr(call()))
+    except Exception as error:
+        said.append(f"{type(error).__name__}: {error}")
+print(json.dumps(said))
+"""
+
+
+def test_a_choice_or_a_number_that_is_none_is_refused_before_the_work(runs, tmp_path) -> None:
+    # In a process of its own, where types are not checked for us.
+    arguments = [str(runs["kn"]), str(runs["gated"]), str(tmp_path / "new")]
+    done = subprocess.run([sys.executable, "-c", NO_CHOICE, *arguments], capture_output=True, check=True)
+    assert json.loads(done.stdout) == [
+        f"InputError: {message}"
+        for message in (
+            "form = 'log-lineal' is not one of linear, log-linear; did you mean 'log-linear'?",
+            "sees = 'all' is not one of counts, state, both; known: both, counts, state",
+            "hidden = 2.5 is not a whole number",
+            "size = '9' is not a whole number",
+            "size = 0.5 is not a whole number",
+            "rank = 2.5 is not a whole number",
+            "start = 'rarely' is not one of unknown, rare; did you mean 'rare'?",
+            "epochs = 1.5 is not a whole number",
+            "number = 2.5 is not a whole number",
+            "length = '5' is not a whole number",
+            "top = 0.5 is not a whole number",
+        )
+    ]
+    assert not (tmp_path / "new").exists()
+    with pytest.raises(NumberError, match="expected 1 or more"):
+        tslm.fill(runs["kn"], "the ?", top=-1)
+    assert list(lines_of(np.array(TEXT))) == LINES
+
+
+def test_one_string_is_one_word_and_not_its_letters(runs) -> None:
+    model = tslm.load(runs["probabilistic"])
+    found, same = (tslm.match(model, contain=given, avoid="a") for given in ("the dog", ["the dog"]))
+    assert found.probability == same.probability > 0
+    free = tslm.generate(model, number=20, length=8, temperature=2.0)
+    ended = tslm.generate(model, number=20, length=8, temperature=2.0, stop="the")
+    assert any("the" in sample.words for sample in free)
+    assert not any("the" in sample.words for sample in ended)
+    assert all(best.word != "mat" for best in tslm.fill(model, "the ?", exclude="mat").blanks[0].best)
+
+
+def test_a_model_made_of_others_leaves_another_run_in_its_place_alone(runs, tmp_path, monkeypatch) -> None:
+    out = tmp_path / "both"
+    tslm.gate([runs["kn"], runs["tslm"]], out)
+    before = (out / "model.safetensors").read_bytes()
+    for call in (
+        lambda: tslm.gate([runs["kn"], runs["gated"]], out),  # of the same settings, but of other models
+        lambda: tslm.mix([runs["kn"], runs["tslm"]], out),
+        lambda: tslm.with_cache(runs["tslm"], out),
+        lambda: tslm.evaluate_cache(runs["tslm"], out),
+        lambda: tslm.evaluate_cache(runs["tslm"], runs["kn"]),
+    ):
+        with monkeypatch.context() as patch:
+            for place in ("interpolate.tune_mix", "gating.fit_gate", "caching.tune_cache"):
+                patch.setattr(f"tslm.inference.{place}", None)  # nothing has been tuned by then
+            with pytest.raises(TslmError, match="holds another run"):
+                call()
+    with pytest.raises(TslmError, match="is a file"):
+        tslm.gate([runs["kn"], runs["tslm"]], runs["kn"] / "recipe.toml")
+    tslm.gate([runs["kn"], runs["tslm"]], out)
+    assert (out / "model.safetensors").read_bytes() == before
+
+
+def test_a_file_is_no_run_folder(file) -> None:
+    with pytest.raises(TslmError, match="is a file, not a run folder"):
+        tslm.load(file)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import math
 import os
 import stat
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tslm.errors import TslmError
-from tslm.files import clear_leftovers, to_json, whole, write_text
+from tslm.files import clear_leftovers, make_folder, to_json, whole, write_text
 
 
 def test_a_file_appears_whole(tmp_path: Path) -> None:
@@ -58,3 +59,18 @@ def test_a_folder_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> Non
     (tmp_path / "file").write_text("")
     with pytest.raises(TslmError, match="cannot write"):
         write_text(tmp_path / "file" / "text.txt", "")
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_folder(tmp_path / "a" / "b")
+    make_folder(tmp_path / "a" / "b")
+    (tmp_path / "file").touch()
+    with pytest.raises(TslmError, match="file is a file, not a folder"):
+        make_folder(tmp_path / "file" / "b")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(TslmError, match=r"cannot write in .*: Read-only file system; choose another folder"):
+        make_folder(tmp_path / "new")

@@ -125,6 +125,19 @@ def check_folder(folder: Path) -> None:
             raise TslmError(f"{path} is a file, not a folder; choose another folder")
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, where it is not there.
+
+    Raises:
+        TslmError: it, or a part of its path, is a file; or it cannot be made.
+    """
+    check_folder(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TslmError(f"cannot write in {folder}: {error.strerror}; choose another folder") from error
+
+
 def to_json(value: Any, indent: int | None = None) -> str:
     """Return plain values as JSON; what is not finite, which JSON cannot say, becomes null."""
     return json.dumps(plain(value), indent=indent, ensure_ascii=False, allow_nan=False)

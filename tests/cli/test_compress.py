@@ -22,6 +22,17 @@ def test_compress_reports_what_it_costs_and_gains(runs, tmp_path, capsys) -> Non
     assert report["after"]["recurrent_parameters"] < report["before"]["recurrent_parameters"]
 
 
+def test_the_same_call_leaves_what_was_trained_on(runs, tmp_path, capsys) -> None:
+    out = tmp_path / "smaller"
+    command = ["compress", str(runs["gated"]), "--rank", "6", "--out", str(out), "--tune", "1", "--json"]
+    assert main(command) == 0
+    first, weights = json.loads(capsys.readouterr().out), (out / "model.safetensors").read_bytes()
+    assert main(command) == 0
+    second = json.loads(capsys.readouterr().out)
+    assert second["after"]["valid"] == first["after"]["valid"]
+    assert (out / "model.safetensors").read_bytes() == weights
+
+
 def test_what_cannot_be_compressed_is_one_line(runs, tmp_path, capsys) -> None:
     out = str(tmp_path / "x")
     assert main(["compress", str(runs["kn"]), "--rank", "6", "--out", out]) == 2

@@ -228,6 +228,10 @@ BAD = {
         lambda folder: write(folder, "a.txt", b"ab\ncd \xe9\n"),
         "a.txt, line 2, byte 6: byte 0xe9 is not valid UTF-8",
     ),
+    "UTF-16": (
+        lambda folder: write(folder, "a.txt", "ab\ncd\n".encode("utf-16")),
+        "save the file as UTF-8 (for example: iconv -f utf-16 -t utf-8)",
+    ),
     "NUL bytes": (lambda folder: write(folder, "a.txt", b"ab\nc\0d\n"), "a.txt, line 2, byte 4: a NUL byte"),
     "a word of 10 MB": (
         lambda folder: write(folder, "a.txt", b"ab\n" + b"x" * 10_000_000),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from types import SimpleNamespace
@@ -74,6 +75,10 @@ def test_reads_standard_input(runs, monkeypatch, capsys) -> None:
     monkeypatch.setattr(inputs.sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b""), isatty=lambda: False))
     assert main(["score", str(runs["kn"])]) == 2
     assert "has no line" in capsys.readouterr().err
+    packed = SimpleNamespace(buffer=io.BytesIO(gzip.compress(b"the cat\n")), isatty=lambda: False)
+    monkeypatch.setattr(inputs.sys, "stdin", packed)
+    assert main(["score", str(runs["kn"])]) == 2
+    assert "for example: gunzip -c" in capsys.readouterr().err
 
 
 def test_errors_are_one_line(runs, tmp_path, capsys) -> None:

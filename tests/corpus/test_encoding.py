@@ -191,6 +191,8 @@ def test_another_seed_splits_otherwise():
 def test_two_lines_cannot_be_split(tmp_path: Path):
     with pytest.raises(CorpusError, match="a text of 2 lines leaves none for train"):
         encode_text({ALL: ["a\nb\n"]}, tmp_path, Encoding())
+    with pytest.raises(CorpusError, match="a text of 1 line leaves none for train"):
+        encode_text({ALL: ["a\n"]}, tmp_path, Encoding())
 
 
 def test_a_word_that_only_valid_has_is_named_where_there_is_no_unk(tmp_path: Path):

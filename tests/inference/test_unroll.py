@@ -12,7 +12,7 @@ from tests.inference.test_network import make
 
 import tslm
 from tslm.cli import main
-from tslm.errors import CorpusError, InputError, NumberError, SizeLimitError, UnsupportedError
+from tslm.errors import CorpusError, InputError, NumberError, SizeLimitError, TslmError, UnsupportedError
 from tslm.inference.unroll import centre
 from tslm.models.recurrent.cells.gated import GatedConfig
 from tslm.models.recurrent.cells.tslm import TslmConfig
@@ -88,6 +88,12 @@ def test_other_libraries_have_the_same_logits(tmp_path) -> None:
     np.testing.assert_allclose(
         tensorly.tt_to_tensor(found.to_tensorly())[places], found.logits.numpy(), atol=1e-9
     )
+    found.save(tmp_path / "new" / "train.npz")
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["train.npz"]
+    (tmp_path / "file").touch()
+    for name in ("train.npz", "train.safetensors"):
+        with pytest.raises(TslmError, match="cannot write"):
+            found.save(tmp_path / "file" / name)
     found.save(tmp_path / "train.npz")
     with np.load(tmp_path / "train.npz") as cores:
         np.testing.assert_array_equal(cores["core_1"], found.train.cores[1].numpy())
@@ -130,6 +136,10 @@ def test_on_the_command_line(runs, capsys, tmp_path) -> None:
     shown = capsys.readouterr().out
     assert "cut behind" in shown
     assert "logits differ from the model's own by at most" in shown
+    assert main(["tensors", folder, "the zebra sat", "--words", "4", "--json"]) == 0
+    told = capsys.readouterr()
+    assert "a word that the model does not know, read as <unk>: zebra" in told.err
+    assert json.loads(told.out)["unknown"] == ["zebra"]
     assert main(["tensors", folder, "--length", "3", "--words", "4", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["shape"][:3] == [4, 4, 4]

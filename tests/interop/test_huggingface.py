@@ -18,7 +18,7 @@ from tslm.corpus.rule import TextRule
 from tslm.corpus.subwords import Subwords
 from tslm.corpus.vocabulary import EOS, UNK, Vocabulary
 from tslm.corpus.words import Words
-from tslm.errors import CorpusError, RunError, UnsupportedError
+from tslm.errors import CorpusError, RunError, TslmError, UnsupportedError
 from tslm.models.cached import CachedConfig, CachedModel
 from tslm.models.interpolation import Interpolation, InterpolationConfig
 from tslm.models.parts import Part
@@ -48,12 +48,12 @@ from tslm.interop.huggingface import TslmConfig, TslmForCausalLM  # noqa: E402
 PROMPT = "the old man saw the river\na woman"
 
 
-NAMES = ["kn", "tslm", "normalised", "gated", "lstm", "mix", "cache"]
+NAMES = ["kn", "probabilistic", "tslm", "normalised", "gated", "lstm", "mix", "gated-mix", "cache"]
 
 
 @pytest.fixture(scope="module")
 def kinds(runs, tmp_path_factory) -> dict[str, Path]:
-    """A run of every sort: recurrent, counted, a mix of both, and one with a cache."""
+    """A run of every sort: recurrent, counted, of hidden states, two mixes, and one with a cache."""
     folder = tmp_path_factory.mktemp("kinds")
     counted, gated = tslm.open_run(runs["kn"]), tslm.open_run(runs["gated"])
     parts = [Part(run.model, run.recipe.model) for run in (counted, gated)]
@@ -62,7 +62,8 @@ def kinds(runs, tmp_path_factory) -> dict[str, Path]:
     save_model(mixed, folder / "mix", counted, corpus, parts=["ngram", "recurrent"])
     remembering = CachedModel(CachedConfig(weight=0.1, sharpness=2.0, size=20), parts[1])
     save_model(remembering, folder / "cache", gated, corpus, parts=["recurrent"])
-    return {**runs, "mix": folder / "mix", "cache": folder / "cache"}
+    tslm.gate([runs["kn"], runs["gated"]], folder / "gated-mix")
+    return {**runs, **{name: folder / name for name in ("mix", "gated-mix", "cache")}}
 
 
 @pytest.fixture(scope="module")
@@ -276,6 +277,33 @@ def test_there_and_back_is_the_same_model(folders, kinds, name, tmp_path) -> Non
     assert tslm.open_run(tmp_path / "back").summary == tslm.open_run(kinds[name]).summary
     with pytest.raises(RunError, match="holds a run already"):
         import_hf(folders[name], tmp_path / "back")
+
+
+@pytest.mark.parametrize("name", ["kn", "probabilistic", "mix", "gated-mix", "cache"])
+def test_what_transformers_saves_opens_again(folders, name, tmp_path) -> None:
+    theirs, tokenizer = opened(folders[name])
+    for _ in range(2):
+        theirs.save_pretrained(tmp_path / "saved")
+        tokenizer.save_pretrained(tmp_path / "saved")
+    again, _ = opened(tmp_path / "saved")
+    batch = tokenizer([PROMPT], return_tensors="pt")
+    assert torch.equal(again(**batch).logits, theirs(**batch).logits)
+    again.save_pretrained(tmp_path / "saved")  # into the folder it was opened from
+    text = "the old man saw the river"
+    ours = tslm.score(import_hf(tmp_path / "saved", tmp_path / "run"), text)
+    assert ours.log_probabilities == tslm.score(folders[name] / "run", text).log_probabilities
+    with pytest.raises(RunError, match="open it with from_pretrained"):
+        type(theirs)(theirs.config).save_pretrained(tmp_path / "empty")
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(kinds, tmp_path, monkeypatch) -> None:
+    def refuse(*_, **__):
+        raise OSError(30, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", refuse)
+        with pytest.raises(TslmError, match="Read-only file system; choose another folder"):
+            export_hf(tslm.open_run(kinds["kn"]), tmp_path / "new")
 
 
 def test_training_goes_on_and_comes_back(folders, tmp_path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
@@ -144,6 +145,24 @@ def test_what_is_wrong_is_a_clear_4xx(client, path, content, status) -> None:
     assert response.status_code == status, response.text
     assert response.json()["error"]["message"]
     assert client.post("/v1/score", json={"text": "the cat"}).status_code == 200
+
+
+def test_what_is_wrong_is_said_in_the_words_of_the_request(client) -> None:
+    def said(path: str, content: bytes) -> str:
+        return post(client, path, content).json()["error"]["message"]
+
+    assert said("/v1/score", b"{bad").startswith("the body is no JSON: Expecting property name")
+    assert said("/v1/score", b"[1]").startswith("the body: ")
+    assert said("/v1/completions", b'{"prompt": [1]}') == (
+        "prompt: Input should be a valid string; prompt.0: Input should be a valid string"
+    )
+
+
+def test_the_page_of_the_server_names_a_model_that_it_serves() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
+    [served] = re.findall(r"tslm serve (.+?) +#", text)
+    [named] = re.findall(r'completions\.create\(model="(\w+)"', text)
+    assert named in [Path(run).name for run in served.split()]
 
 
 def test_a_body_without_a_length_is_limited_too(client) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tslm.cli import main
 from tslm.training.position import Position
 from tslm.training.tensorboard import TensorBoard
 from tslm.training.watcher import Watcher
@@ -33,3 +34,11 @@ def test_events_are_written_and_everything_is_passed_on(tmp_path) -> None:
     events = reader.EventAccumulator(str(tmp_path)).Reload()
     assert events.Scalars("gradient_norm")[0].value == 0.5
     assert events.Scalars("perplexity/valid")[0].value == 12.0
+
+
+def test_a_place_that_is_no_folder_is_one_line(tmp_path, capsys) -> None:
+    (tmp_path / "file").touch()
+    command = ["train", "asv/kn5", "--out", str(tmp_path / "run"), "--tensorboard", str(tmp_path / "file")]
+    assert main(command) == 2
+    assert "file is a file, not a folder" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -44,10 +44,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     import tslm
     from tslm.files import to_json
+    from tslm.inference.inputs import show_unknown
 
     found = tslm.unroll(
         arguments.run_folder, arguments.sentence, length=arguments.length, words=arguments.words
     )
+    if found.unknown:
+        print(f"tslm: the sentence has {show_unknown(found.unknown)}", file=sys.stderr)
     if arguments.out:
         found.save(arguments.out)
         print(f"wrote {arguments.out}", file=sys.stderr)

@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     from pathlib import Path
 
     from tslm.errors import InputError
-    from tslm.files import to_json
+    from tslm.files import make_folder, to_json
     from tslm.reports.page import write_run_page
     from tslm.reports.tables import print_summary
     from tslm.runs.parent import end_with_parent
@@ -76,6 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.tensorboard is not None:
         from tslm.training.tensorboard import TensorBoard
 
+        make_folder(Path(arguments.tensorboard))
         watcher = TensorBoard(Path(arguments.tensorboard), watcher)
     folder = run_folder(arguments.recipe, arguments.out, overrides)
     summary = train(

@@ -174,8 +174,8 @@ def _check_split(lines: int, encoding: Encoding) -> None:
     valid, test = _share(encoding.valid_fraction, lines), _share(encoding.test_fraction, lines)
     if valid + test >= lines:
         raise CorpusError(
-            f"a text of {lines} lines leaves none for train after {valid} for valid and {test} for test; "
-            "give more lines or smaller fractions"
+            f"a text of {lines} line{'s' if lines > 1 else ''} leaves none for train after {valid} for valid and "
+            f"{test} for test; give more lines, one sentence on each, or smaller fractions"
         )
 
 

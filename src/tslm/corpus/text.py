@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import lzma
@@ -85,6 +86,15 @@ def read_text(path: Path, on_read: Callable[[int], None] | None = None) -> Itera
         yield "\n"
 
 
+def name_remedy(beginning: bytes) -> str:
+    """Return a command that makes UTF-8 of a file that is none, by its first bytes."""
+    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "iconv -f utf-16 -t utf-8"
+    if beginning.startswith(b"\x1f\x8b"):
+        return "gunzip -c"
+    return "iconv -f latin1 -t utf-8"
+
+
 def _decode(piece: bytes, path: Path, line: int, offset: int) -> str:
     """Return ``piece`` as text, or raise an error that says where it is no text."""
     try:
@@ -93,7 +103,7 @@ def _decode(piece: bytes, path: Path, line: int, offset: int) -> str:
         line += piece.count(b"\n", 0, error.start)
         raise CorpusError(
             f"{path}, line {line}, byte {offset + error.start}: byte 0x{piece[error.start]:02x} is not valid "
-            "UTF-8; save the file as UTF-8 (for example: iconv -f latin1 -t utf-8)"
+            f"UTF-8; save the file as UTF-8 (for example: {name_remedy(b'' if offset else piece)})"
         ) from error
     if "\0" in decoded:
         nul = piece.index(b"\0")

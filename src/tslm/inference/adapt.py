@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from tslm.corpus.vocabulary import EOS, UNK, Vocabulary
 from tslm.errors import CorpusError, NumberError, RunError, UnsupportedError
 from tslm.evaluation.perplexity import evaluate
 from tslm.files import to_json, write_text
-from tslm.inference.inputs import ModelLike, TextLike, as_run, lines_of, name_text
+from tslm.inference.inputs import ModelLike, TextLike, as_run, lines_of, name_text, read_choice, read_count
 from tslm.models.recurrent.extension import Start, extend_model
 from tslm.models.recurrent.model import RecurrentModel
 from tslm.runs.folder import locked_run, prepare_folder
@@ -145,6 +145,8 @@ def adapt(
             f"only recurrent models are adapted, and this is of kind {model.kind!r}; train one from both texts with "
             "tslm train, or mix two with tslm compare --mix linear"
         )
+    read_choice(start, get_args(Start), "start")
+    min_count, epochs = read_count(min_count, "min_count"), read_count(epochs, "epochs")
     if min_count < 1 or epochs < 1 or old < 0 or not 0 < rate <= 10:
         raise NumberError(
             f"min_count = {min_count}, epochs = {epochs}, old = {old}, rate = {rate}; expected 1 or more, 1 or more, "

@@ -14,13 +14,13 @@ from tslm.evaluation.perplexity import Perplexity
 from tslm.evaluation.perplexity import evaluate as evaluate_ids
 from tslm.evaluation.scoring import Tick
 from tslm.inference.evaluate import encode
-from tslm.inference.inputs import ModelLike, TextLike, as_run
+from tslm.inference.inputs import ModelLike, TextLike, as_run, read_count
 from tslm.inference.interpolate import as_part, tune_linear
 from tslm.inference.reading import ReadingReport, Row, measure_row
 from tslm.models.base import HasVectors, LanguageModel
 from tslm.models.cached import CachedConfig, CachedModel
 from tslm.models.parts import Part
-from tslm.runs.made import save_model
+from tslm.runs.made import check_place, save_model
 from tslm.runs.pretrained import name_run
 from tslm.runs.summary import Split
 
@@ -58,13 +58,15 @@ def with_cache(
         2000
     """
     opened = as_run(run)
+    part, config = as_part(opened), CachedConfig(size=read_count(size, "size"), weight=0.0)
+    check_place(out, CachedModel.kind, opened, [part])
     corpus = opened.open_corpus(data_dir) if tune is None or out is not None else None
     if tune is not None:
         ids = encode(opened.model, tune).ids
     else:
         assert corpus is not None  # noqa: S101
         ids = corpus.splits["valid"]
-    cached = tune_cache(as_part(opened), ids, size, tick=tick)
+    cached = tune_cache(part, ids, config.size, tick=tick)
     if out is not None:
         assert corpus is not None  # noqa: S101
         save_model(cached, Path(out), opened, corpus, parts=(opened.model.kind,), tick=tick)
@@ -135,8 +137,10 @@ def evaluate_cache(
         TslmError: the run or its corpus cannot be read.
     """
     opened = as_run(run)
+    part, config = as_part(opened), CachedConfig(size=read_count(size, "size"), weight=0.0)
+    check_place(out, CachedModel.kind, opened, [part])
     corpus = opened.open_corpus(data_dir)
-    cached = tune_cache(as_part(opened), corpus.splits["valid"], size, tick=tick)
+    cached = tune_cache(part, corpus.splits["valid"], config.size, tick=tick)
     rows: list[Row] = []
     measured: dict[Split, Perplexity] = {}
     splits: tuple[Split, ...] = ("valid", "test")

@@ -16,7 +16,7 @@ from tslm.errors import NumberError, RunError
 from tslm.evaluation.perplexity import Perplexity, evaluate
 from tslm.files import to_json, write_text
 from tslm.inference.compression import compress_model
-from tslm.inference.inputs import ModelLike, as_run
+from tslm.inference.inputs import ModelLike, as_run, read_count
 from tslm.inference.network import require_chain
 from tslm.models.recurrent.model import RecurrentModel
 from tslm.runs.folder import locked_run, prepare_folder
@@ -105,7 +105,7 @@ def compress(
     """
     opened, watcher = as_run(run), watcher or Watcher()
     recurrent, _ = require_chain(opened.model)
-    folder = Path(out)
+    folder, rank, tune = Path(out), read_count(rank, "rank"), read_count(tune, "tune")
     if tune < 0:
         raise NumberError(f"tune = {tune} epochs; expected 0 or more")
     if folder.resolve() == opened.folder.resolve():
@@ -117,8 +117,11 @@ def compress(
     recipe = _change_recipe(opened.recipe, smaller, tune)
     with locked_run(folder):
         prepare_folder(folder, recipe, corpus.vocabulary, corpus.rule)
-        smaller.save(folder)
-        training = _train_on(smaller, recipe, corpus, folder, watcher) if tune else _past(opened)
+        if tune:  # training writes the weights itself: what an earlier call has reached is not to be undone
+            training = _train_on(smaller, recipe, corpus, folder, watcher)
+        else:
+            smaller.save(folder)
+            training = _past(opened)
         made = load(folder)
         assert isinstance(made, RecurrentModel)  # noqa: S101 - it was written above
         watcher.tell("measuring perplexity and speed before and after")

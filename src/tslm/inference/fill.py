@@ -11,10 +11,10 @@ import numpy as np
 
 from tslm.corpus.rule import TextRule
 from tslm.corpus.vocabulary import EOS, UNK
-from tslm.errors import CorpusError
+from tslm.errors import CorpusError, NumberError
 from tslm.files import finite
 from tslm.inference.blanks import fill_by_scoring
-from tslm.inference.inputs import ModelLike, open_model, read_string
+from tslm.inference.inputs import ModelLike, open_model, read_count, read_string, read_words
 from tslm.models.base import LanguageModel
 from tslm.models.ngram.blanks import Filling, FillsBlanks, Span
 from tslm.tables import html_table, text_table
@@ -139,7 +139,7 @@ def fill(
     top: int = 5,
     span: Span = "sentence",
     blank: str = BLANK,
-    exclude: Sequence[str] = (),
+    exclude: str | Sequence[str] = (),
     samples: int = 0,
     seed: int = 1,
     go_on: int = 0,
@@ -165,6 +165,8 @@ def fill(
     Raises:
         TslmError: the model cannot fill these blanks, the pattern cannot be read, or a number is out of range.
     """
+    if read_count(top, "top") < 1:
+        raise NumberError(f"top = {top}; expected 1 or more")
     opened = open_model(model)
     read = read_pattern(opened, read_string(pattern, "pattern"), blank)
     return fill_pattern(
@@ -172,7 +174,7 @@ def fill(
         read,
         top=top,
         span=span,
-        exclude=exclude,
+        exclude=read_words(exclude),
         samples=samples,
         seed=seed,
         go_on=go_on,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,11 @@ from numpy.typing import NDArray
 from tslm.evaluation.perplexity import perplexity
 from tslm.evaluation.scoring import Tick
 from tslm.inference.evaluate import encode
-from tslm.inference.inputs import ModelLike, TextLike, as_run, check_several
+from tslm.inference.inputs import ModelLike, TextLike, as_run, check_several, read_choice, read_count
 from tslm.inference.interpolate import as_part, tune_linear
 from tslm.models.gate import GatedConfig, GatedMixture, Sight, even_gate
 from tslm.models.parts import Part
-from tslm.runs.made import save_model
+from tslm.runs.made import check_place, save_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +72,15 @@ def gate(
     check_several(runs, "run folders to mix")
     opened = [as_run(run) for run in runs]
     parts = [as_part(run) for run in opened]
+    read_choice(sees, get_args(Sight), "sees")
+    config = GatedConfig(parts=len(parts), sees=sees, hidden=read_count(hidden, "hidden"))
+    check_place(out, GatedMixture.kind, opened[0], parts)
     corpus = opened[0].open_corpus(data_dir) if tune is None or out is not None else None
     if tune is not None:
         ids = encode(opened[0].model, tune).ids
     else:
         assert corpus is not None  # noqa: S101
         ids = corpus.splits["valid"]
-    config = GatedConfig(parts=len(parts), sees=sees, hidden=hidden)
     found = fit_gate(config, parts, ids, tick=tick)
     if out is not None:
         assert corpus is not None  # noqa: S101

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from tslm.corpus.text import read_text
-from tslm.errors import CorpusError, InputError
+from tslm.corpus.text import name_remedy, read_text
+from tslm.errors import CorpusError, InputError, nearest
 from tslm.models.base import LanguageModel
 from tslm.progress import track_bytes
 from tslm.runs.run import Run, open_run
@@ -100,6 +101,8 @@ def lines_of(text: object) -> Iterator[str]:
         raise InputError(
             f"{_name_type(text)} is no text; give one of its columns: a list or series of strings"
         )
+    elif getattr(text, "shape", None) == ():  # an array of NumPy with one entry and no axis
+        yield from lines_of(cast(Any, text).item())
     elif isinstance(text, Iterable) and not isinstance(text, bytes | bytearray):
         for number, line in enumerate(cast(Iterable[Any], text), 1):
             if not isinstance(line, str):
@@ -122,6 +125,29 @@ def read_string(text: object, what: str) -> str:
     if not isinstance(text, str):
         raise InputError(f"{_name_type(text)} is no {what}; give a string")
     return text
+
+
+def read_choice(given: object, known: Sequence[str], what: str) -> None:
+    """Raise an InputError unless it is one of the words that are known."""
+    if given not in known:
+        raise InputError(f"{what} = {given!r} is not one of {', '.join(known)}; {nearest(str(given), known)}")
+
+
+def read_words(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return words or phrases as a tuple; one string is one of them, not its letters."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+def read_count(given: object, what: str) -> int:
+    """Return a whole number.
+
+    Raises:
+        InputError: it is something else, 2.5 or '2' for instance.
+    """
+    try:
+        return operator.index(cast(Any, given))
+    except TypeError:
+        raise InputError(f"{what} = {given!r} is not a whole number") from None
 
 
 def read_lines(paths: Sequence[str | Path]) -> Iterator[str]:
@@ -177,7 +203,7 @@ def _read_standard_input() -> Iterator[str]:
         except UnicodeDecodeError as error:
             raise CorpusError(
                 f"line {number} of standard input is not UTF-8 (byte {error.start}); "
-                "convert it, for example: iconv -f latin1 -t utf-8"
+                f"convert it, for example: {name_remedy(line if number == 1 else b'')}"
             ) from error
 
 

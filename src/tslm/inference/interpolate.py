@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,10 @@ from numpy.typing import NDArray
 from tslm.errors import NumberError
 from tslm.evaluation.scoring import Tick, score_text
 from tslm.inference.evaluate import encode
-from tslm.inference.inputs import ModelLike, TextLike, as_run, check_several
+from tslm.inference.inputs import ModelLike, TextLike, as_run, check_several, read_choice
 from tslm.models.interpolation import Form, Interpolation, InterpolationConfig
 from tslm.models.parts import Part
-from tslm.runs.made import save_model
+from tslm.runs.made import check_place, save_model
 from tslm.runs.run import Run
 from tslm.shapes import Float
 
@@ -54,6 +55,8 @@ def mix(
     check_several(runs, "run folders to mix")
     opened = [as_run(run) for run in runs]
     parts = [as_part(run) for run in opened]
+    read_choice(form, get_args(Form), "form")
+    check_place(out, Interpolation.kind, opened[0], parts)
     corpus = opened[0].open_corpus(data_dir) if tune is None or out is not None else None
     ids = encode(opened[0].model, tune).ids if tune is not None else None
     if ids is None:

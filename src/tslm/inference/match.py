@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from tslm.errors import UnsupportedError
 from tslm.files import finite
-from tslm.inference.inputs import ModelLike, open_model
+from tslm.inference.inputs import ModelLike, open_model, read_words
 from tslm.inference.patterns import Constraint
 from tslm.tables import html_table
 
@@ -75,8 +76,8 @@ def match(
     model: ModelLike,
     pattern: str = "",
     *,
-    contain: tuple[str, ...] | list[str] = (),
-    avoid: tuple[str, ...] | list[str] = (),
+    contain: str | Sequence[str] = (),
+    avoid: str | Sequence[str] = (),
     shortest: int = 0,
     longest: int = 60,
     samples: int = 0,
@@ -107,7 +108,11 @@ def match(
             "'probabilistic', for example tslm train asv/probabilistic"
         )
     constraint = Constraint(
-        pattern=pattern, contain=tuple(contain), avoid=tuple(avoid), shortest=shortest, longest=longest
+        pattern=pattern,
+        contain=read_words(contain),
+        avoid=read_words(avoid),
+        shortest=shortest,
+        longest=longest,
     )
     network = opened.network
     found = Constrained(network, constraint.automaton(opened), longest)

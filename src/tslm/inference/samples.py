@@ -9,7 +9,7 @@ from typing import Any, overload
 from tslm.corpus.vocabulary import EOS, UNK
 from tslm.inference.generate import Generation, Sampling
 from tslm.inference.guiding import guided
-from tslm.inference.inputs import ModelLike, open_model, read_string
+from tslm.inference.inputs import ModelLike, open_model, read_count, read_string, read_words
 from tslm.inference.patterns import Constraint
 from tslm.models.base import LanguageModel
 from tslm.tables import html_table
@@ -113,7 +113,7 @@ def generate(
     top_k: int = 0,
     top_p: float = 1.0,
     seed: int = 1,
-    stop: Sequence[str] = (),
+    stop: str | Sequence[str] = (),
     go_on: bool = False,
     unk: bool = True,
     constraint: Constraint | None = None,
@@ -130,7 +130,7 @@ def generate(
         top_k: draw from this many best words only; 0 draws from all.
         top_p: draw from the fewest best words that have this much probability together.
         seed: the same seed gives the same texts.
-        stop: a text ends before any of these.
+        stop: a text ends before any of these; one string is one of them.
         go_on: go on behind the end of a sentence, on a new line.
         unk: whether ``<unk>`` may be drawn.
         constraint: what the sentence must be like; it holds always.
@@ -149,9 +149,9 @@ def generate(
         opened,
         Writing(
             prompt=read_string(prompt, "prompt"),
-            number=number,
-            length=length,
-            stop=stop,
+            number=read_count(number, "number"),
+            length=read_count(length, "length"),
+            stop=read_words(stop),
             go_on=go_on,
             sampling=sampling,
         ),

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from tslm.corpus.vocabulary import EOS
 from tslm.errors import CorpusError, InputError, NumberError, UnsupportedError
+from tslm.files import whole
 from tslm.inference.chain import is_exact
 from tslm.inference.inputs import ModelLike, open_model, read_string
 from tslm.inference.network import lift, lift_vector, require_chain
@@ -92,6 +93,12 @@ class Unrolled:
         """
         return self._entries(tuple(self.rule.split(sentence)))
 
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The words of the sentence that the model does not know; they were read as ``<unk>``."""
+        known = set(self.vocabulary)
+        return tuple(word for word in self.sentence or () if word not in known)
+
     def to_quimb(self) -> Any:
         """Return the train as ``quimb.tensor.MatrixProductState``.
 
@@ -116,17 +123,18 @@ class Unrolled:
         """Write the cores as ``core_0``, ``core_1``, … of a safetensors file, or of an .npz file."""
         path = Path(path)
         cores = {f"core_{place}": core.contiguous() for place, core in enumerate(self.train.cores)}
-        if path.suffix == ".npz":
-            arrays: dict[str, Any] = {name: core.numpy() for name, core in cores.items()}
-            np.savez(path, **arrays)
-        elif path.suffix == ".safetensors":
-            from safetensors.torch import save_file
-
-            save_file(cores, path, metadata={"words": "\n".join(self.words)})
-        else:
+        if path.suffix not in (".npz", ".safetensors"):
             raise InputError(
                 f"{path} is neither .safetensors nor .npz; give a name that ends with one of them"
             )
+        with whole(path) as temporary, temporary.open("wb") as file:
+            if path.suffix == ".npz":
+                arrays: dict[str, Any] = {name: core.numpy() for name, core in cores.items()}
+                np.savez(file, **arrays)
+            else:
+                from safetensors.torch import save
+
+                file.write(save(cores, metadata={"words": "\n".join(self.words)}))
 
     def as_json(self) -> dict[str, Any]:
         """Return sizes, entropies and, for a sentence, its likeliest next words as plain values."""
@@ -144,6 +152,7 @@ class Unrolled:
             "entropies": list(self.entropies),
             "centred_entropies": list(self.centred_entropies),
             "sentence": None if self.sentence is None else list(self.sentence),
+            "unknown": list(self.unknown),
             "error": self.error,
             "next": best or None,
         }

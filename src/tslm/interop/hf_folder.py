@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any, cast
 
 from tslm.corpus.rule import RULE_FILE, load_rule
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RunError
-from tslm.files import check_folder, write_text
+from tslm.files import check_folder, make_folder, write_text
 from tslm.interop.hf_rules import TOKENIZER_FILE, write_fast_tokenizer
 from tslm.interop.hf_tokenizer import TslmFastTokenizer, TslmTokenizer
 from tslm.interop.huggingface import (
@@ -17,18 +16,18 @@ from tslm.interop.huggingface import (
     TslmConfig,
     TslmForCausalLM,
     TslmRunConfig,
+    copy_run,
     describe_generation,
 )
 from tslm.models.arrays import WEIGHTS
 from tslm.models.base import LanguageModel
-from tslm.models.parts import PARTS
 from tslm.models.recurrent.model import RecurrentModel
 from tslm.models.weights import load_weights, save_weights
 from tslm.runs.folder import RECIPE, VOCABULARY, locked_run, prepare_folder
 from tslm.runs.recipe import make_recipe, recipe_tables
 from tslm.runs.run import Run, open_run
 from tslm.runs.summary import SUMMARY, parse_summary, write_summary
-from tslm.seals import hash_whole, sealed
+from tslm.seals import hash_whole
 
 CONFIG = "config.json"
 PREFIX = "language_model."
@@ -49,7 +48,7 @@ def export_hf(run: Run, folder: Path) -> None:
     from transformers import GenerationConfig
 
     model, eos_id = run.model, run.model.vocabulary.eos_id
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     recurrent = isinstance(model, RecurrentModel)
     config = (TslmConfig if recurrent else TslmRunConfig)(
         vocab_size=len(model.vocabulary),
@@ -66,7 +65,7 @@ def export_hf(run: Run, folder: Path) -> None:
         theirs.config.weights_sha256 = hash_whole(folder / WEIGHTS)
         theirs.config.save_pretrained(folder)
     else:
-        _copy_run(run, folder / RUN_FOLDER)
+        copy_run(run, folder / RUN_FOLDER)
         config.architectures = ["TslmRunForCausalLM"]
         config.save_pretrained(folder)
         GenerationConfig(**describe_generation(eos_id)).save_pretrained(folder)
@@ -94,7 +93,7 @@ def import_hf(folder: Path, out: Path) -> LanguageModel[Any]:
     if not (folder / CONFIG).is_file():
         raise RunError(f"{folder} has no {CONFIG}; give a folder that tslm export hf wrote")
     if (folder / RUN_FOLDER).is_dir():
-        _copy_run(open_run(folder / RUN_FOLDER), out)
+        copy_run(open_run(folder / RUN_FOLDER), out)
         return open_run(out).model
     config = TslmConfig.from_pretrained(folder)
     if config.model_type != TslmConfig.model_type or not config.recipe:
@@ -109,15 +108,3 @@ def import_hf(folder: Path, out: Path) -> LanguageModel[Any]:
         if config.summary and hash_whole(folder / WEIGHTS) == config.weights_sha256:
             write_summary(out, parse_summary(config.summary))
     return open_run(out).model
-
-
-def _copy_run(run: Run, folder: Path) -> None:
-    """Copy what a run needs to be opened, and its summary, byte by byte."""
-    with locked_run(folder):
-        prepare_folder(folder, run.recipe, run.vocabulary, run.rule)
-        for name in (WEIGHTS, SUMMARY):
-            if (run.folder / name).exists():
-                with sealed(folder / name) as temporary:
-                    shutil.copyfile(run.folder / name, temporary)
-        if (run.folder / PARTS).is_dir():
-            shutil.copytree(run.folder / PARTS, folder / PARTS)

@@ -7,6 +7,7 @@ that one.
 
 from __future__ import annotations
 
+import shutil
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,10 +22,15 @@ from tslm.corpus.vocabulary import EOS, Vocabulary
 from tslm.errors import InputError, RunError, UnsupportedError
 from tslm.interop.hf_cache import StateCache
 from tslm.interop.hf_tokenizer import TslmFastTokenizer, TslmTokenizer, WritesByRule
+from tslm.models.arrays import WEIGHTS
 from tslm.models.base import LanguageModel
+from tslm.models.parts import PARTS
 from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 from tslm.models.registry import read_model
-from tslm.runs.run import open_run
+from tslm.runs.folder import locked_run, prepare_folder
+from tslm.runs.run import Run, open_run
+from tslm.runs.summary import SUMMARY
+from tslm.seals import sealed
 
 try:
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
@@ -227,6 +233,7 @@ class TslmRunForCausalLM(_TslmModel):
         # transformers asks a model's first parameter where it is and of what type its numbers are.
         self.nothing = torch.nn.Parameter(torch.zeros(1), requires_grad=False)
         self.run_model: LanguageModel[Any] | None = None
+        self.run_folder = Path()
         self.post_init()
 
     def _init_weights(self, module: Any) -> None:
@@ -245,19 +252,33 @@ class TslmRunForCausalLM(_TslmModel):
         if not isinstance(config, TslmRunConfig):
             config = TslmRunConfig.from_pretrained(folder)
         model = cls(config)
-        model.run_model = open_run(folder / RUN_FOLDER).model
+        model.run_folder = folder / RUN_FOLDER
+        model.run_model = open_run(model.run_folder).model
         if (folder / "generation_config.json").is_file():
             model.generation_config = GenerationConfig.from_pretrained(folder)
         return model.eval()
+
+    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
+        """Write a folder that ``from_pretrained`` opens: the run goes with it, for it holds the numbers.
+
+        Raises:
+            RunError: the model was not opened from a folder, or there is another run in this one.
+        """
+        self._require_model()
+        copy_run(open_run(self.run_folder), Path(save_directory) / RUN_FOLDER)
+        super().save_pretrained(save_directory, *args, **kwargs)
+
+    def _require_model(self) -> LanguageModel[Any]:
+        if self.run_model is None:
+            raise RunError(
+                "this model has no numbers; open it with from_pretrained, not from its config alone"
+            )
+        return self.run_model
 
     def read_rows(
         self, tokens_BT: Int[Tensor, "B T"], states: Sequence[Any] | None, keep: int
     ) -> tuple[Float[Tensor, "B K V"], list[Any]]:
         """Read the texts one after the other: their states may be of different sizes."""
-        if self.run_model is None:
-            raise RunError(
-                "this model has no numbers; open it with from_pretrained, not from its config alone"
-            )
         results = [
             self._read(row, None if states is None else states[place], keep)
             for place, row in enumerate(tokens_BT.numpy(force=True))
@@ -266,7 +287,7 @@ class TslmRunForCausalLM(_TslmModel):
         return logits_BKV, [state for _, state in results]
 
     def _read(self, tokens_T: Int[np.ndarray, " T"], state: Any, keep: int) -> tuple[Any, Any]:
-        model = cast(LanguageModel[Any], self.run_model)
+        model = self._require_model()
         predicted: list[Any] = []
         if state is None:
             state = model.start(1)
@@ -283,6 +304,20 @@ class TslmRunForCausalLM(_TslmModel):
             predicted.append(model.predict(state)[0])
         V = self.config.vocab_size
         return np.array(predicted, np.float32).reshape(len(predicted), V), state
+
+
+def copy_run(run: Run, folder: Path) -> None:
+    """Copy what a run needs to be opened, and its summary, byte by byte."""
+    if folder.resolve() == run.folder.resolve():
+        return
+    with locked_run(folder):
+        prepare_folder(folder, run.recipe, run.vocabulary, run.rule)
+        for name in (WEIGHTS, SUMMARY):
+            if (run.folder / name).exists():
+                with sealed(folder / name) as temporary:
+                    shutil.copyfile(run.folder / name, temporary)
+        if (run.folder / PARTS).is_dir():
+            shutil.copytree(run.folder / PARTS, folder / PARTS, dirs_exist_ok=True)
 
 
 def _group(

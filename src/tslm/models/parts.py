@@ -40,9 +40,22 @@ def save_parts(parts: Sequence[Part], folder: Path) -> None:
         home.mkdir(parents=True, exist_ok=True)
         unseal(home, _FILES)
         part.model.vocabulary.save(home / "vocabulary.txt")
-        write_text(home / "model.toml", tomli_w.dumps({"kind": part.model.kind, **write_config(part.config)}))
+        write_text(home / _FILES[0], _describe(part))
         part.model.save(home)
         seal(home, _FILES)
+
+
+def holds_parts(folder: Path, parts: Sequence[Part]) -> bool:
+    """Tell whether the parts in ``parts/`` are of the same kinds and settings, in the same order."""
+    found = [folder / PARTS / str(place) / _FILES[0] for place in range(1, len(parts) + 1)]
+    return all(
+        path.is_file() and read_regular(path, 1 << 20) == _describe(part).encode()
+        for path, part in zip(found, parts, strict=True)
+    )
+
+
+def _describe(part: Part) -> str:
+    return tomli_w.dumps({"kind": part.model.kind, **write_config(part.config)})
 
 
 def load_parts(folder: Path, number: int, vocabulary: Vocabulary) -> list[Part]:

@@ -83,6 +83,8 @@ def open_run(folder: str | Path) -> Run:
     folder = read_path(folder, "run folder")
     if not _is_folder(folder):
         found = find_pretrained(folder)
+        if found is None and _is_file(folder):
+            raise RunError(f"{folder} is a file, not a run folder; give the folder that tslm train wrote")
         if found is None:
             raise RunError(
                 f"no run folder at {folder}; train one with: tslm train RECIPE --out {folder}, or name a model that "
@@ -122,4 +124,11 @@ def _is_folder(path: Path) -> bool:
     try:
         return path.is_dir()
     except OSError:  # a name too long for a file, a folder that may not be read
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
         return False

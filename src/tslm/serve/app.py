@@ -102,11 +102,17 @@ async def _invalid(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)  # noqa: S101
     problems: list[Any] = list(error.errors())
     status = 400 if any(problem["type"] == "json_invalid" for problem in problems) else 422
-    message = "; ".join(
-        f"{'.'.join(str(part) for part in problem['loc'][1:]) or 'the body'}: {problem['msg']}"
-        for problem in problems[:5]
-    )
+    message = "; ".join(dict.fromkeys(map(_describe, problems[:5])))
     return JSONResponse(error_body(status, message[:2000]), status)
+
+
+def _describe(problem: Any) -> str:
+    """Return what is wrong with a request in the words of whoever sent it."""
+    if problem["type"] == "json_invalid":
+        return f"the body is no JSON: {problem['ctx']['error']} at character {problem['loc'][-1]}"
+    # Where a value may be of several types, pydantic names its own checks among the keys.
+    keys = [str(part) for part in problem["loc"][1:] if "[" not in str(part)]
+    return f"{'.'.join(keys) or 'the body'}: {problem['msg']}"
 
 
 async def _no_such_thing(_: Request, error: Exception) -> JSONResponse:
