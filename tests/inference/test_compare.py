@@ -71,6 +71,8 @@ def test_models_side_by_side(runs, tmp_path) -> None:
         assert "95% interval" in text
     with pytest.raises(CorpusError, match="no line"):
         tslm.compare([runs["kn"], runs["tslm"]], [])
+    with pytest.raises(NumberError, match="top = -1 must not be negative"):
+        tslm.compare([runs["kn"], runs["tslm"]], top=-1)
     with pytest.raises(InputError, match="1 names for 2 models"):
         tslm.compare([runs["kn"], runs["tslm"]], names=["one"])
 

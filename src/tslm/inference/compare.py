@@ -21,7 +21,7 @@ from tslm.corpus.rule import TextRule
 from tslm.corpus.sources import Corpus
 from tslm.corpus.text import TextSize
 from tslm.corpus.vocabulary import EOS
-from tslm.errors import CorpusError, InputError
+from tslm.errors import CorpusError, InputError, NumberError
 from tslm.evaluation.perplexity import bits_per_byte, perplexity, perplexity_per_word
 from tslm.evaluation.scoring import Tick, score_text
 from tslm.inference.bootstrap import bootstrap, find_places
@@ -35,6 +35,7 @@ from tslm.inference.inputs import (
     name_model,
     name_text,
     open_model,
+    read_count,
 )
 from tslm.models.base import LanguageModel
 
@@ -70,6 +71,8 @@ def compare(
         TslmError: a model, the corpus or the text cannot be read, or a number is out of range.
     """
     check_several(models, "models or run folders to compare")
+    if read_count(top, "top") < 0:
+        raise NumberError(f"top = {top} must not be negative")
     if names is not None and len(names) != len(models):
         raise InputError(f"{len(names)} names for {len(models)} models; give one for each, or none")
     opened = [open_model(model) for model in models]
