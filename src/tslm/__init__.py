@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tslm.inference.explain import explain
     from tslm.inference.explanation import Explanation
     from tslm.inference.fill import Fillings, fill
+    from tslm.inference.frequencies import Frequencies, evaluate_frequencies
     from tslm.inference.gating import Gating, gate
     from tslm.inference.halving import Halving, halve
     from tslm.inference.interpolate import mix
@@ -64,6 +65,7 @@ _HOMES = {
     "Evaluation": "tslm.inference.evaluate",
     "Explanation": "tslm.inference.explanation",
     "Fillings": "tslm.inference.fill",
+    "Frequencies": "tslm.inference.frequencies",
     "Gating": "tslm.inference.gating",
     "Halving": "tslm.inference.halving",
     "LanguageModel": "tslm.models.base",
@@ -85,6 +87,7 @@ _HOMES = {
     "evaluate": "tslm.inference.evaluate",
     "evaluate_cache": "tslm.inference.caching",
     "evaluate_dynamic": "tslm.inference.ways",
+    "evaluate_frequencies": "tslm.inference.frequencies",
     "evaluate_reading": "tslm.inference.ways",
     "explain": "tslm.inference.explain",
     "fill": "tslm.inference.fill",
@@ -115,6 +118,7 @@ __all__ = [
     "Evaluation",
     "Explanation",
     "Fillings",
+    "Frequencies",
     "Gating",
     "Halving",
     "LanguageModel",
@@ -136,6 +140,7 @@ __all__ = [
     "evaluate",
     "evaluate_cache",
     "evaluate_dynamic",
+    "evaluate_frequencies",
     "evaluate_reading",
     "explain",
     "fill",

@@ -12,6 +12,7 @@ EXAMPLES = """examples:
   tslm eval runs/ptb-kn5
   tslm eval runs/ptb-kn5 --split valid --json
   tslm eval runs/ptb-kn5 --text my.txt
+  tslm eval runs/ptb-kn5 --by-frequency
   tslm eval runs/ptb-lstm --cache auto --out runs/ptb-lstm-cache
   tslm eval runs/ptb-lstm --dynamic
   tslm eval runs/ptb-lstm --dynamic --cache auto --counts runs/ptb-kn5
@@ -34,6 +35,11 @@ def add(subparsers: Any) -> None:
     add_run(parser)
     parser.add_argument("--split", choices=("train", "valid", "test"), default="test", help="default: test")
     parser.add_argument("--text", metavar="FILE", help="a text file instead of a split; - for standard input")
+    parser.add_argument(
+        "--by-frequency",
+        action="store_true",
+        help="measure words apart that are rare and frequent in the training text",
+    )
     parser.add_argument(
         "--cache",
         metavar="N",
@@ -71,13 +77,23 @@ def run(arguments: argparse.Namespace) -> int:
     from tslm.reports.tables import print_evaluation
     from tslm.runs.run import open_run
 
-    if arguments.cache is not None or arguments.dynamic or arguments.counts is not None:
+    reading = arguments.cache is not None or arguments.dynamic or arguments.counts is not None
+    if arguments.by_frequency and (reading or arguments.text is not None):
+        raise InputError("--by-frequency measures a split with the model alone; leave the other options out")
+    if reading:
         return _run_reading(arguments)
     if arguments.out is not None:
         raise InputError("--out keeps a model with its cache; give --cache auto as well")
     text = None if arguments.text is None else Path(arguments.text)
     opened = open_run(arguments.run_folder)
     place_model(opened.model, arguments.device)
+    if arguments.by_frequency:
+        with track_count("reading", None, "tokens") as tick:
+            report = tslm.evaluate_frequencies(
+                opened, split=arguments.split, data_dir=arguments.data_dir, tick=tick
+            )
+        print(to_json(report.as_json()) if arguments.json else report)
+        return 0
     with track_count("reading", None, "tokens") as tick:
         evaluation = tslm.evaluate(
             opened, text, split=arguments.split, data_dir=arguments.data_dir, tick=tick
