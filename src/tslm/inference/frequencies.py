@@ -96,7 +96,7 @@ def evaluate_frequencies(
     Example:
         >>> bands = tslm.evaluate_frequencies("runs/asv-kn5").bands
         >>> bands[-1].least, bands[-1].perplexity
-        (10000, 4.76)
+        (10000, 5.62)
     """
     opened = as_run(run)
     corpus = opened.open_corpus(data_dir)
