@@ -22,7 +22,7 @@ from tslm.paper.curves import draw_generalisation, make_ratios
 from tslm.paper.document import write_report
 from tslm.paper.findings import make_claims
 from tslm.paper.numbers import TABLE_2
-from tslm.paper.plan import expand
+from tslm.paper.plan import FURTHER, expand
 from tslm.paper.report import report
 from tslm.runs.catalogue import show_size
 from tslm.runs.folder import keep
@@ -71,7 +71,8 @@ def make_selection(folder: Path) -> str:
     """Return the README's table: on the paper's corpora, the best run by validation of each kind worth comparing.
 
     Worth comparing are the paper's own rows with one softmax (a seed is no kind of its own), and every cell and every
-    mix that the paper has not.
+    mix that the paper has not. Rows with settings of their own are left to the page of all results: the best of many
+    settings of one cell beside one setting of another would compare how much was tried.
     """
     best: dict[tuple[str, str], Result] = {}
     for result in collect(folder):
@@ -88,6 +89,8 @@ def make_selection(folder: Path) -> str:
 def _kind(run: str, summary: Summary) -> str | None:
     """Return what a run competes with; None for what the README leaves out."""
     row, recipe = run.split("-seed")[0], summary.recipe
+    if row in FURTHER.get(summary.corpus.name, ()):
+        return None
     if row in PLAIN_ROWS:
         return row
     if recipe.kind == "recurrent":
