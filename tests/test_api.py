@@ -151,6 +151,11 @@ def test_fillings_are_typed(runs) -> None:
     assert impossible.blanks == ()
 
 
+def test_a_number_is_no_run_folder() -> None:
+    with pytest.raises(InputError, match="int is no run folder"):
+        tslm.train("asv/kn5", 5)
+
+
 def test_a_mix_is_a_model(runs, tmp_path) -> None:
     mixed = tslm.mix([runs["kn"], str(runs["tslm"])], tmp_path / "mix")
     assert sum(mixed.config.weights) == pytest.approx(1)

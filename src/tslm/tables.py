@@ -19,6 +19,11 @@ def show_number(value: float | None, digits: int = 2) -> str:
     return "∞" if math.isinf(value) else f"{value:.{digits}f}"
 
 
+def show_count(number: int, what: str) -> str:
+    """Return a number of things as text: 1 line, 2,000 lines."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def show_duration(seconds: float) -> str:
     """Return a training time as text."""
     return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

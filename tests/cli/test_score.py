@@ -28,6 +28,12 @@ def test_json_lines_and_total(runs, text, capsys) -> None:
     assert last["total"]["nats"] == pytest.approx(-first["log_probability"] - second["log_probability"])
 
 
+def test_one_line_is_one_line(runs, tmp_path, capsys) -> None:
+    (tmp_path / "one.txt").write_text("zebra\n")
+    assert main(["score", str(runs["tslm"]), str(tmp_path / "one.txt")]) == 0
+    assert "2 tokens in 1 line, 1 unknown word\n" in capsys.readouterr().out
+
+
 def test_tsv_has_the_same_numbers(runs, text, capsys) -> None:
     assert main(["score", str(runs["tslm"]), text, "--json"]) == 0
     expected = json.loads(capsys.readouterr().out.splitlines()[0])

@@ -72,6 +72,8 @@ def test_it_says_what_does_not_go_together(runs, tmp_path, capsys) -> None:
     assert main(["eval", str(runs["kn"]), "--out", str(tmp_path / "x")]) == 2
     assert "--cache" in capsys.readouterr().err
     assert main(["eval", str(runs["kn"]), "--cache", "auto", "--text", "a.txt"]) == 2
+    assert main(["eval", str(runs["kn"]), "--cache", "auto", "--split", "valid"]) == 2
+    assert "leave --split out" in capsys.readouterr().err
     assert main(["eval", str(runs["kn"]), "--cache", "auto", "--dynamic"]) == 2
     assert main(["eval", str(runs["kn"]), "--dynamic"]) == 2
     assert "cannot learn while it reads" in capsys.readouterr().err

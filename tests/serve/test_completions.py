@@ -65,3 +65,17 @@ def test_errors_are_openai_errors(openai_client) -> None:
         openai_client.completions.create(model="gpt", prompt="a")
     with pytest.raises(openai.UnprocessableEntityError):
         openai_client.completions.create(model="kn", prompt="a", max_tokens=10**9)
+
+
+@pytest.mark.parametrize(
+    "wish", [{"best_of": 3}, {"presence_penalty": 0.5}, {"logit_bias": {"a": 1.0}}, {"suffix": "b"}]
+)
+def test_wishes_that_are_not_offered_are_refused(openai_client, wish) -> None:
+    (name,) = wish
+    with pytest.raises(openai.UnprocessableEntityError, match=f"{name} is not offered"):
+        openai_client.completions.create(model="kn", prompt="a", **wish)
+
+
+def test_wishes_that_ask_for_nothing_are_met(openai_client) -> None:
+    neutral = {"best_of": 2, "presence_penalty": 0.0, "frequency_penalty": 0, "logit_bias": {}, "user": "x"}
+    assert len(openai_client.completions.create(model="kn", prompt="a", n=2, **neutral).choices) == 2

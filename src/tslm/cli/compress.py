@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _print(report: Any) -> None:
     """Print both models side by side."""
-    from tslm.tables import text_table
+    from tslm.tables import show_count, text_table
 
     before, after = report.before, report.after
     rows = [
@@ -104,7 +104,7 @@ def _print(report: Any) -> None:
         ],
     ]
     print(text_table(["", "before", "after"], rows, left=(0,)))
-    how = f", trained on for {report.tuned} epochs" if report.tuned else ", not trained on"
+    how = f", trained on for {show_count(report.tuned, 'epoch')}" if report.tuned else ", not trained on"
     print(f"perplexity {report.loss:+.1%}{how}; {report.folder} holds the smaller model")
 
 

@@ -89,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     from tslm.files import to_json
     from tslm.interop.spark.counting import Job, count_text
     from tslm.models.ngram.smoothed import NgramConfig
+    from tslm.tables import show_count
 
     fallback = arguments.discount_fallback
     job = Job(
@@ -111,7 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(to_json({"written": arguments.out, **asdict(counted)}))
     else:
         print(
-            f"{arguments.out}: {counted.tokens:,} tokens in {counted.lines:,} lines, {counted.vocabulary:,} words, "
+            f"{arguments.out}: {show_count(counted.tokens, 'token')} in {show_count(counted.lines, 'line')}, "
+            f"{show_count(counted.vocabulary, 'word')}, "
             f"order {counted.order}, {counted.seconds:.0f} s; make the model with: tslm train --counts {arguments.out}"
         )
     return 0

@@ -33,7 +33,7 @@ def add(subparsers: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_run(parser)
-    parser.add_argument("--split", choices=("train", "valid", "test"), default="test", help="default: test")
+    parser.add_argument("--split", choices=("train", "valid", "test"), help="default: test")
     parser.add_argument("--text", metavar="FILE", help="a text file instead of a split; - for standard input")
     parser.add_argument(
         "--by-frequency",
@@ -90,13 +90,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.by_frequency:
         with track_count("reading", None, "tokens") as tick:
             report = tslm.evaluate_frequencies(
-                opened, split=arguments.split, data_dir=arguments.data_dir, tick=tick
+                opened, split=arguments.split or "test", data_dir=arguments.data_dir, tick=tick
             )
         print(to_json(report.as_json()) if arguments.json else report)
         return 0
     with track_count("reading", None, "tokens") as tick:
         evaluation = tslm.evaluate(
-            opened, text, split=arguments.split, data_dir=arguments.data_dir, tick=tick
+            opened, text, split=arguments.split or "test", data_dir=arguments.data_dir, tick=tick
         )
     if arguments.json:
         print(to_json(evaluation.as_json()))
@@ -119,6 +119,8 @@ def _run_reading(arguments: argparse.Namespace) -> int:
     size = arguments.cache
     if arguments.text is not None:
         raise InputError("what is tuned on valid is measured on valid and test; leave --text out")
+    if arguments.split is not None:
+        raise InputError("what is tuned on valid is measured on valid and test; leave --split out")
     if arguments.dynamic and arguments.out is not None:
         raise InputError(
             "--dynamic changes the model while it reads; there is nothing to keep, leave --out out"

@@ -155,9 +155,11 @@ class _Table:
         self._print("\n".join(rows))
 
     def total(self, total: Total) -> None:
+        from tslm.tables import show_count
+
         self._print(
-            f"perplexity {total.perplexity:.4f}   ln p {-total.nats:.3f}   {total.tokens:,} tokens in {total.lines:,} "
-            f"lines, {total.unknown:,} unknown words",
+            f"perplexity {total.perplexity:.4f}   ln p {-total.nats:.3f}   {show_count(total.tokens, 'token')} in "
+            f"{show_count(total.lines, 'line')}, {show_count(total.unknown, 'unknown word')}",
             style="bold",
         )
 

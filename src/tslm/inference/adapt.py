@@ -28,7 +28,7 @@ from tslm.runs.recipe import Recipe
 from tslm.runs.run import load
 from tslm.runs.summary import Source, summarise, write_summary
 from tslm.runs.train import describe_training, measure
-from tslm.tables import html_table, show_number, text_table
+from tslm.tables import html_table, show_count, show_number, text_table
 from tslm.training.config import TrainConfig
 from tslm.training.distributed import Group
 from tslm.training.trainer import Trainer
@@ -95,8 +95,9 @@ class Adaptation:
 
     def __repr__(self) -> str:
         facts = (
-            f"{self.words:,} new words; trained on {self.new_tokens:,} words of {self.text} and {self.old_tokens:,} of "
-            f"the old text, best after epoch {self.best_epoch} of {self.epochs}; {self.folder} holds the model"
+            f"{show_count(self.words, 'new word')}; trained on {self.new_tokens:,} words of {self.text} and "
+            f"{self.old_tokens:,} of the old text, best after epoch {self.best_epoch} of {self.epochs}; "
+            f"{self.folder} holds the model"
         )
         return f"{text_table(*self.table(), left=(0,))}\n{facts}"
 

@@ -19,7 +19,7 @@ from tslm.evaluation.perplexity import evaluate as evaluate_ids
 from tslm.evaluation.scoring import Tick
 from tslm.inference.inputs import ModelLike, TextLike, as_run, lines_of, name_model, name_text, open_model
 from tslm.models.base import LanguageModel
-from tslm.tables import html_table, show_number
+from tslm.tables import html_table, show_count, show_number
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -60,7 +60,7 @@ class Evaluation(Perplexity):
             rows.append(("per word between spaces", show_number(self.perplexity_per_word, 4)))
         return [
             *rows,
-            ("tokens", f"{self.tokens:,} in {self.lines:,} lines"),
+            ("tokens", f"{self.tokens:,} in {show_count(self.lines, 'line')}"),
             ("vocabulary", f"{self.vocabulary:,} words, {self.unk_share:.2%} of the tokens <unk>"),
             ("fingerprint", self.fingerprint[:16]),
             ("protocol", self.protocol),

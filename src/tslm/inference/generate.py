@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 
 from tslm.corpus.rule import Writer
 from tslm.corpus.vocabulary import EOS
-from tslm.errors import NumberError
+from tslm.errors import InputError, NumberError
 from tslm.models.base import DrawsWords, LanguageModel
 from tslm.shapes import Float, Int
 
@@ -39,6 +40,10 @@ class Sampling:
     """Words that are never drawn, such as ``<unk>``."""
 
     def __post_init__(self) -> None:
+        for key in ("temperature", "top_k", "top_p", "seed"):
+            value, whole = getattr(self, key), key in ("top_k", "seed")
+            if isinstance(value, bool) or not isinstance(value, Integral if whole else Real):
+                raise InputError(f"{key} = {value!r} is not a {'whole ' if whole else ''}number")
         if not 0 <= self.temperature <= 100:
             raise NumberError(f"temperature {self.temperature} must lie between 0 and 100")
         if self.top_k < 0:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from tslm.evaluation.perplexity import perplexity
 from tslm.files import finite
-from tslm.tables import show_number, text_table
+from tslm.tables import show_count, show_number, text_table
 
 SHOWN = 10
 """How many sentences a representation shows."""
@@ -153,8 +153,8 @@ class Total:
 
     def __str__(self) -> str:
         return (
-            f"perplexity {show_number(self.perplexity, 4)}, {self.tokens:,} tokens, {self.lines:,} lines, "
-            f"{self.unknown:,} unknown words"
+            f"perplexity {show_number(self.perplexity, 4)}, {show_count(self.tokens, 'token')}, "
+            f"{show_count(self.lines, 'line')}, {show_count(self.unknown, 'unknown word')}"
         )
 
 

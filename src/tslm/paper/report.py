@@ -14,7 +14,7 @@ from tslm.paper.numbers import FIGURE_4, FIGURE_5, TABLE_1, TABLE_2, PaperRow, s
 from tslm.paper.plan import CITED, READINGS, plan, rank_readings
 from tslm.paper.sweep import Curve, draw_sweep, show_reading
 from tslm.runs.summary import Summary
-from tslm.tables import show_duration, show_number
+from tslm.tables import show_count, show_duration, show_number
 
 NOT_RUN = "–"
 
@@ -72,7 +72,7 @@ def report_table2(corpus: str, found: Sequence[Found], begun: dict[str, int]) ->
         if not done:
             epochs = max(begun.get(one.run.place, 0) for one in of_row)
             state = "damaged" if any(one.fault for one in of_row) else "not run"
-            state = f"broken off after {epochs} epochs" if epochs else state
+            state = f"broken off after {show_count(epochs, 'epoch')}" if epochs else state
             rows.append([*line, *[NOT_RUN] * 6, state])
             continue
         tests = [perplexity_of(summary, "test") for summary in done]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 def run_folder(recipe: str | Path, out: str | Path | None = None, overrides: Sequence[str] = ()) -> Path:
     """Return ``out``, or ``runs/<corpus>-<recipe>`` with the overrides in its name."""
     if out is not None:
-        return Path(out)
+        return read_path(out, "run folder")
     path = read_path(recipe, "recipe")
     changes = [override.split(".", 1)[-1].replace("=", "") for override in overrides]
     name = "-".join([read_recipe(path, overrides).corpus.name, path.stem, *changes])
@@ -74,7 +74,7 @@ def train(
             raise RunError(
                 "a recipe that is not a file needs out=, and takes no overrides: change the Recipe itself"
             )
-        folder = Path(out)
+        folder = read_path(out, "run folder")
     else:
         folder = run_folder(recipe, out, overrides)
         recipe = read_recipe(recipe, overrides)

@@ -112,7 +112,7 @@ def _describe(problem: Any) -> str:
         return f"the body is no JSON: {problem['ctx']['error']} at character {problem['loc'][-1]}"
     # Where a value may be of several types, pydantic names its own checks among the keys.
     keys = [str(part) for part in problem["loc"][1:] if "[" not in str(part)]
-    return f"{'.'.join(keys) or 'the body'}: {problem['msg']}"
+    return f"{'.'.join(keys) or 'the body'}: {problem['msg'].removeprefix('Value error, ')}"
 
 
 async def _no_such_thing(_: Request, error: Exception) -> JSONResponse:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 
 def _check_characters(text: str) -> str:
@@ -94,6 +94,21 @@ class CompletionRequest(BaseModel):
     stream: bool | None = False
     logprobs: int | None = Field(default=None, ge=0, le=20)
     echo: bool | None = False
+    best_of: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    suffix: Text | None = None
+
+    @model_validator(mode="after")
+    def _refuse_unknown_wishes(self) -> Self:
+        """Refuse what would change the answer and is not offered here, instead of answering as if it were."""
+        if self.best_of not in (None, 1, self.n):
+            raise ValueError("best_of is not offered: ask for n samples and choose by their logprobs")
+        for key in ("presence_penalty", "frequency_penalty", "logit_bias", "suffix"):
+            if getattr(self, key):
+                raise ValueError(f"{key} is not offered; leave it out")
+        return self
 
 
 class ModelCard(BaseModel):

@@ -32,11 +32,17 @@ CONF = [
 pytestmark = pytest.mark.timeout(900)
 
 
-def run_tslm(*commands: Sequence[str | Path]) -> list[dict[str, Any]]:
-    """Run commands in one process of their own, with one Java machine for all; return what each printed."""
+def run_tslm(
+    *commands: Sequence[str | Path], refused: Sequence[str | Path], saying: str
+) -> list[dict[str, Any]]:
+    """Run commands in one process of their own, with one Java machine for all; return what each printed.
+
+    One more is refused, with a line that has these words.
+    """
     arguments = [[*map(str, command), "--json"] for command in commands]
     program = (
-        f"from tslm.cli import main\nfor command in {arguments!r}:\n    assert main(command) == 0, command"
+        f"from tslm.cli import main\nfor command in {arguments!r}:\n    assert main(command) == 0, command\n"
+        f"assert main({[*map(str, refused)]!r}) == 2"
     )
     result = subprocess.run(
         [sys.executable, "-c", program],
@@ -51,6 +57,7 @@ def run_tslm(*commands: Sequence[str | Path]) -> list[dict[str, Any]]:
         },
     )
     assert result.returncode == 0, result.stderr
+    assert saying in result.stderr
     return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
 
 
@@ -105,6 +112,8 @@ def test_a_cluster_counts_and_scores_as_one_machine_does(cluster: str, folder: P
         ("count", *on_cluster, "--text", pattern, *options, "--partitions", "2", "--out", counts),
         ("train", "--counts", counts, "--out", run),
         ("score", run, pattern, *on_cluster, "--out", scores),
+        refused=("count", *on_cluster, "--text", folder / "missing-*.txt", "--out", folder / "none"),
+        saying="there is no text at",
     )
     expected = estimate_here(
         folder, {"tokeniser": "words", "lower": True, "min_count": 2}, {"order": 4, "prune": (0, 0, 1)}

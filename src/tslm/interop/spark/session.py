@@ -73,7 +73,12 @@ def import_spark(module: str) -> Any:
 
 def read_text(session: Any, text: Sequence[str]) -> Any:
     r"""Return the lines of files as a table of one column; a line ends in ``\n`` alone, as everywhere in tslm."""
-    return session.read.option("lineSep", "\n").text(list(text))
+    try:
+        return session.read.option("lineSep", "\n").text(list(text))
+    except import_spark("errors").AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        raise InputError(f"there is no text at {' '.join(text)}; give files, folders or patterns") from error
 
 
 @contextmanager
