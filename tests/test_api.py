@@ -151,11 +151,6 @@ def test_fillings_are_typed(runs) -> None:
     assert impossible.blanks == ()
 
 
-def test_a_number_is_no_run_folder() -> None:
-    with pytest.raises(InputError, match="int is no run folder"):
-        tslm.train("asv/kn5", 5)
-
-
 def test_a_mix_is_a_model(runs, tmp_path) -> None:
     mixed = tslm.mix([runs["kn"], str(runs["tslm"])], tmp_path / "mix")
     assert sum(mixed.config.weights) == pytest.approx(1)
@@ -182,6 +177,8 @@ for verb, *arguments in [
     (tslm.score, model, ["the cat", None]), (tslm.score, None, "the cat"), (tslm.explain, model, ["the", "cat"]),
     (tslm.fill, model, 3), (tslm.generate, model, 3), (tslm.compare, model), (tslm.compare, [model, 3], "the cat"),
     (tslm.mix, run), (tslm.load, 3), (tslm.train, 3), (tslm.open_corpus, 3), (tslm.read_recipe, 3),
+    (tslm.train, "asv/kn5", 5), (lambda value: tslm.generate(model, temperature=value), "1"),
+    (lambda value: tslm.generate(model, top_k=value), 2.5), (lambda value: tslm.generate(model, seed=value), True),
 ]:
     try:
         verb(*arguments)
@@ -203,6 +200,8 @@ def test_what_is_of_the_wrong_type_is_told(runs, file) -> None:
         "evaluate something of type int is no text; give a string, a list or column of strings, or a pathlib.Path"
     )
     assert "line 2 of the text is None, not a string" in done.stdout
+    assert "temperature = '1' is not a number" in done.stdout
+    assert "top_k = 2.5 is not a whole number" in done.stdout
     assert "something of type DataFrame is no text; give one of its columns" in done.stdout
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -101,7 +101,7 @@ class CompletionRequest(BaseModel):
     suffix: Text | None = None
 
     @model_validator(mode="after")
-    def _refuse_unknown_wishes(self) -> Self:
+    def _refuse_unknown_wishes(self) -> CompletionRequest:
         """Refuse what would change the answer and is not offered here, instead of answering as if it were."""
         if self.best_of not in (None, 1, self.n):
             raise ValueError("best_of is not offered: ask for n samples and choose by their logprobs")
