@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tslm.devices import widest
 from tslm.models.recurrent.kernel import Kernel, active
-from tslm.models.recurrent.products import in_bfloat16
+from tslm.models.recurrent.products import by_onednn, in_bfloat16, multiply
 
 TINY = 1e-30
 """Probabilities below it are formed from logits: single precision ends soon after."""
@@ -92,6 +92,8 @@ class PlainSoftmax:
             self._low_nC = scratch.buffer(n, C, rows.factor_nM)
             torch.mm(rows.factor_nM, rows.factor_CM.t(), out=self._low_nC)
             torch.add(self._low_nC, rows.offset_C, out=logits_nC[:, :C])
+        elif by_onednn(rows.factor_nM):
+            torch.add(multiply(rows.factor_nM, rows.factor_CM), rows.offset_C, out=logits_nC[:, :C])
         else:
             torch.addmm(rows.offset_C, rows.factor_nM, rows.factor_CM.t(), out=logits_nC[:, :C])
         logits_nC[:, C] = rows.target_n
@@ -123,8 +125,8 @@ class CompiledSoftmax:
         self._rows, self._kernel = rows, kernel
         n, C = len(rows.target_n), len(rows.offset_C)
         self._sizes = (1, n, C)
-        self._logits_nC = scratch.buffer(n, C, rows.factor_nM)
-        torch.mm(rows.factor_nM, rows.factor_CM.t(), out=self._logits_nC)
+        memory_nC = scratch.buffer(n, C, rows.factor_nM)
+        self._logits_nC = multiply(rows.factor_nM, rows.factor_CM, memory_NR=memory_nC)
         self._log_sum_n = torch.empty_like(rows.target_n)
         kernel.run(
             "partition",
@@ -205,9 +207,12 @@ class CandidateCrossEntropy(torch.autograd.Function):
         # What is multiplied; the same arrays again unless training asks for products in bfloat16.
         factor_dtype = torch.bfloat16 if in_bfloat16(latents_NKM) else latents_NKM.dtype
         low = factor_dtype != latents_NKM.dtype
+        quick = by_onednn(latents_NKM)
         factor_CM, factor_NKM = weight_CM.to(factor_dtype), latents_NKM.to(factor_dtype)
         # Filled by the first chunk, where there is one: a process may have nothing but padding in its last window.
-        weight_gradient_CM = scratch.gradient(weight_CM) if N and not low else torch.zeros_like(weight_CM)
+        weight_gradient_CM = (
+            scratch.gradient(weight_CM) if N and not (low or quick) else torch.zeros_like(weight_CM)
+        )
         wide = widest(latents_NKM.device)
         total = latents_NKM.new_zeros((), dtype=wide)
         counted_gradient_N2 = latents_NKM.new_empty(0) if counted_N2 is None else torch.empty_like(counted_N2)
@@ -244,9 +249,9 @@ class CandidateCrossEntropy(torch.autograd.Function):
             gradient_nC = softmax.spread(scale_n, offset_gradient_C)
             pull_nK1 = (posterior_nK * (softmax.probability_n.view(n, K) - 1)).unsqueeze(-1)
             latents_gradient_nKM = latents_gradient_NKM[part]
-            if low:
-                latents_gradient_nKM.copy_((gradient_nC @ factor_CM).view(n, K, M))
-                weight_gradient_CM.add_(gradient_nC.t() @ factor_nM, alpha=share)
+            if low or quick:
+                latents_gradient_nKM.copy_(multiply(gradient_nC, factor_CM.t()).view(n, K, M))
+                weight_gradient_CM.add_(multiply(gradient_nC.t(), factor_nM.t()), alpha=share)
             else:
                 torch.mm(gradient_nC, factor_CM, out=latents_gradient_nKM.view(n * K, M))
                 weight_gradient_CM.addmm_(gradient_nC.t(), factor_nM, beta=float(begin > 0), alpha=share)

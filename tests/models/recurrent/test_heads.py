@@ -28,7 +28,7 @@ def test_distribution_and_scores_equal_the_slow_mixture(experts) -> None:
     torch.testing.assert_close(log_probabilities(latents_NKM, log_prior_NK, weight_VM, bias_V), expected_NV)
     targets_N = torch.randint(9, (7,))
     # Fewer rows at a time than tokens: the chunks must join.
-    scores_N = score_targets(latents_NKM, log_prior_NK, weight_VM, bias_V, targets_N, rows=4)
+    scores_N = score_targets(latents_NKM, log_prior_NK, weight_VM, bias_V, targets_N, logits=4 * len(bias_V))
     torch.testing.assert_close(scores_N, expected_NV.gather(1, targets_N.unsqueeze(1)).squeeze(1))
 
 

@@ -1,14 +1,17 @@
-"""Products in bfloat16 are those of single precision but for rounding, values and gradients."""
+"""Products in bfloat16, and by oneDNN, are those of single precision but for rounding, values and gradients."""
 
 from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn import functional as F
 
 from tslm.corpus.vocabulary import EOS, Vocabulary
+from tslm.models.recurrent import products
 from tslm.models.recurrent.affine import affine_scan
 from tslm.models.recurrent.cells import CELLS
 from tslm.models.recurrent.heads import HEADS
+from tslm.models.recurrent.heads.base import score_targets
 from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
 from tslm.training.config import ObjectiveConfig
 from tslm.training.objective import Objective
@@ -96,3 +99,62 @@ def test_the_objective(config, experts) -> None:
     assert 0 < abs(float((loss - exact).detach())) < 1e-3
     for ours, theirs in zip(gradients, exact_gradients, strict=True):
         assert distance(ours, theirs) < 2 * BITS
+
+
+@pytest.fixture
+def switch(monkeypatch):
+    """Return a function that sets whether oneDNN multiplies, whatever the processor."""
+    if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
+        pytest.skip("this PyTorch has no oneDNN")
+    return lambda on: monkeypatch.setattr(products, "has_slow_mkl", lambda: on)
+
+
+@pytest.mark.parametrize("shape", [(40, 24), (5, 8, 24), (2, 24), (0, 24)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_onednn_multiplies_as_pytorch_does(shape, bias, switch) -> None:
+    torch.manual_seed(0)
+    x, b = torch.randn(shape, requires_grad=True), torch.randn(16, requires_grad=True) if bias else None
+    # A transposed view, as the gradients of a product take them.
+    W = torch.randn(24, 16).t().requires_grad_()
+    given = [x, W, *([b] if bias else [])]
+    expected = F.linear(x, W, b)
+    towards = torch.randn_like(expected)
+    expected_gradients = torch.autograd.grad(expected, given, towards)
+    switch(True)
+    assert products.by_onednn(x) == (x.numel() >= 32 * 24)
+    found = products.linear(x, W, b)
+    torch.testing.assert_close(found, expected)
+    for ours, theirs in zip(torch.autograd.grad(found, given, towards), expected_gradients, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("config", [ObjectiveConfig(), ObjectiveConfig(frequent=20, sampled=30, power=0.5)])
+@pytest.mark.parametrize("experts", [1, 3])
+def test_a_loss_and_its_scores_by_onednn(config, experts, switch) -> None:
+    torch.manual_seed(0)
+    N, M, V = 300, 32, 100
+    latents = torch.randn(N, experts, M, requires_grad=True)
+    prior = torch.randn(N, experts).log_softmax(-1).requires_grad_()
+    weight, bias = torch.randn(V, M, requires_grad=True), torch.randn(V, requires_grad=True)
+    targets = torch.randint(V, (N,))
+
+    def run(on):
+        switch(on)
+        objective = Objective(config, V, torch.Generator().manual_seed(1))
+        loss = objective.loss(latents, prior, weight, bias, targets)
+        gradients = torch.autograd.grad(loss, [latents, prior, weight, bias])
+        with torch.no_grad():
+            scores = score_targets(latents, prior, weight, bias, targets)
+        return loss, scores, *(part.to_dense() for part in gradients)
+
+    for ours, theirs in zip(run(True), run(False), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_what_is_known_of_the_processor_decides(monkeypatch) -> None:
+    for vendor, expected in (("AuthenticAMD", None), ("GenuineIntel", False)):
+        products.has_slow_mkl.cache_clear()
+        monkeypatch.setattr(products, "_read_processor", lambda vendor=vendor: f"vendor_id : {vendor}")
+        usable = torch.backends.mkl.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+        assert products.has_slow_mkl() == (usable if expected is None else expected)
+    products.has_slow_mkl.cache_clear()

@@ -16,6 +16,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from tslm.config import read_choice
+from tslm.models.recurrent.products import linear, multiply
+
+LOGITS = 4_000_000
+"""How many are held at once: freed arrays up to this size are used again, larger ones go back to the system."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,8 +136,8 @@ def log_probabilities(
 ) -> Float[Tensor, "N V"]:
     """Eq. 17. ln Σ_k π_k softmax(V z_k + bias), for every word."""
     if log_prior_NK is None:
-        return F.linear(latents_NKM.squeeze(1), weight_VM, bias_V).log_softmax(-1)
-    mixed_NKV = F.linear(latents_NKM, weight_VM, bias_V).log_softmax(-1) + log_prior_NK.unsqueeze(-1)
+        return linear(latents_NKM.squeeze(1), weight_VM, bias_V).log_softmax(-1)
+    mixed_NKV = linear(latents_NKM, weight_VM, bias_V).log_softmax(-1) + log_prior_NK.unsqueeze(-1)
     return mixed_NKV.logsumexp(1)
 
 
@@ -143,17 +147,17 @@ def score_targets(
     weight_VM: Float[Tensor, "V M"],
     bias_V: Float[Tensor, " V"],
     targets_N: Int[Tensor, " N"],
-    rows: int = 512,
+    logits: int = LOGITS,
 ) -> Float[Tensor, " N"]:
-    """Eq. 17. ln p(target) with the full softmax, never holding more than ``rows`` × V logits."""
+    """Eq. 17. ln p(target) with the full softmax, never holding more than about so many logits."""
     N, K, M = latents_NKM.shape
     result_N = latents_NKM.new_empty(N)
-    step = max(1, rows // K)
-    buffer = latents_NKM.new_empty(min(N, step) * K, weight_VM.shape[0])
+    step = max(1, min(512, logits // weight_VM.shape[0]) // K)
+    memory = latents_NKM.new_empty(min(N, step) * K, weight_VM.shape[0])
     for begin in range(0, N, step):
         part = slice(begin, min(begin + step, N))
         latents_nM = latents_NKM[part].reshape(-1, M)
-        logits_nV = torch.addmm(bias_V, latents_nM, weight_VM.t(), out=buffer[: len(latents_nM)])
+        logits_nV = multiply(latents_nM, weight_VM, bias_V, memory_NR=memory[: len(latents_nM)])
         # In place: logsumexp makes a second array of this size, and that cost more than the product itself.
         log_nV = torch.log_softmax(logits_nV, 1, out=logits_nV)
         log_nK = log_nV.gather(1, targets_N[part].repeat_interleave(K).unsqueeze(1)).view(-1, K)
