@@ -91,6 +91,8 @@ def _kind(run: str, summary: Summary) -> str | None:
     row, recipe = run.split("-seed")[0], summary.recipe
     if row in FURTHER.get(summary.corpus.name, ()):
         return None
+    if recipe.objective is not None and recipe.objective.counts:
+        return None  # it has learnt to be mixed, and with settings of its own
     if row in PLAIN_ROWS:
         return row
     if recipe.kind == "recurrent":
