@@ -224,8 +224,12 @@ def _bases(results: Path) -> list[tuple[str, str]]:
     return sorted(dict.fromkeys(found), key=lambda base: READ.index(base[0]))
 
 
-DENSE = {"gated": "TSLM, gated", "gated-beside": "… learnt beside counts"}
-"""The dense models that are mixed with KN-5, by their runs."""
+DENSE = {
+    "gated": "TSLM, gated",
+    "gated-decay": "TSLM, gated, with decay",
+    "gated-beside": "… learnt beside counts",
+}
+"""The dense models that are mixed with KN-5, by their runs; what is learnt beside counts behind what is not."""
 
 
 def make_gates(results: Path) -> str:
