@@ -45,8 +45,13 @@ def find_all(corpus: str, results: Path) -> dict[str, list[Finding]]:
             if better in TABLE_2[corpus] and worse in TABLE_2[corpus]
         ],
         [
-            judge_pair(tests, "tslm-mos", "rnn-mos", corpus),
-            judge_pair(tests, "tslm-mos", "tslm", corpus),
+            judge_pair(tests, better, worse, corpus)
+            for better, worse in (
+                ("tslm-mos", "rnn-mos"),
+                ("tslm-mos", "tslm"),
+                ("gated-mos-768", "gated-768"),
+            )
+            if better in TABLE_2[corpus] and worse in TABLE_2[corpus]
         ],
         [judge_paper(tests, "tslm", corpus), judge_paper(tests, "tslm-mos", corpus)],
         [judge_length(curves, reading, FIGURE_4[corpus]) for reading, curves in lengths.items()],
