@@ -28,18 +28,18 @@ def words_and_rest() -> nn.ParameterList:
     return nn.ParameterList([torch.randn(5, 3).double(), torch.randn(2, 3).double(), torch.randn(3).double()])
 
 
-def step_by_the_formula(matrix, gradients, *, rate, beta2):
+def step_by_the_formula(matrix, gradients, *, rate, beta2, own):
     """AdamW row by row: m and the mean of the squares, both corrected for their start from zero."""
-    rows = []
-    for row, values in enumerate(matrix):
-        value, mean, square = values.clone(), torch.zeros(3).double(), 0.0
-        for step, gradient in enumerate(gradients, start=1):
-            g = gradient[row]
-            mean = 0.9 * mean + 0.1 * g
-            square = beta2 * square + (1 - beta2) * float((g * g).mean())
-            value = value - rate * (mean / (1 - 0.9**step)) / ((square / (1 - beta2**step)) ** 0.5 + 1e-8)
-        rows.append(value)
-    return torch.stack(rows)
+    values, means, squares = matrix.clone(), torch.zeros(5, 3).double(), [0.0] * 5
+    for step, gradient in enumerate(gradients, start=1):
+        for row, g in enumerate(gradient):
+            means[row] = 0.9 * means[row] + 0.1 * g
+            squares[row] = beta2 * squares[row] + (1 - beta2) * float((g * g).mean())
+        corrected = [square / (1 - beta2**step) for square in squares]
+        for row in range(5):
+            shared = corrected[row] ** own * (sum(corrected) / 5) ** (1 - own)
+            values[row] -= rate * (means[row] / (1 - 0.9**step)) / (shared**0.5 + 1e-8)
+    return values
 
 
 @pytest.mark.parametrize("moments", ["numbers", "words"])
@@ -55,10 +55,11 @@ def test_the_vectors_of_words_do_not_decay(moments) -> None:
     torch.testing.assert_close(learning[1].detach(), 0.95 * before[1])
 
 
-def test_moments_of_words_move_each_row_along_its_gradient() -> None:
+@pytest.mark.parametrize("own", [1.0, 0.25, 0.0])
+def test_moments_of_words_move_each_row_along_its_gradient(own) -> None:
     learning = words_and_rest()
     before = learning[0].detach().clone()
-    config = TrainConfig(moments="words", learning_rate=0.1, beta2=0.95, weight_decay=0.2)
+    config = TrainConfig(moments="words", learning_rate=0.1, beta2=0.95, weight_decay=0.2, adaptation=own)
     optimiser = make_optimiser(config, learning, [learning[0]])
     gradients = [torch.randn(5, 3).double() for _ in range(4)]
     gradients[1][2] = 0  # a word that is not seen in this step
@@ -68,7 +69,7 @@ def test_moments_of_words_move_each_row_along_its_gradient() -> None:
         learning[0].grad = gradient.clone()
         optimiser.step()
         assert torch.equal(learning[0].grad, gradient)  # given back as it was
-    expected = step_by_the_formula(before, gradients, rate=0.1, beta2=0.95)
+    expected = step_by_the_formula(before, gradients, rate=0.1, beta2=0.95, own=own)
     torch.testing.assert_close(learning[0].detach(), expected, rtol=1e-12, atol=1e-12)
 
 
@@ -91,6 +92,26 @@ def test_all_but_the_words_move_as_under_adamw() -> None:
 def test_moments_of_words_are_adamws() -> None:
     with pytest.raises(RecipeError, match="is AdamW's"):
         TrainConfig(moments="words", optimiser="sgd")
+    with pytest.raises(RecipeError, match=r'goes with train.moments = "words"'):
+        TrainConfig(adaptation=0.5)
+
+
+@pytest.mark.parametrize("moments", ["numbers", "words"])
+def test_words_have_a_rate_of_their_own(moments) -> None:
+    moved = []
+    for word_rate in (1.0, 1.5):
+        learning = words_and_rest()
+        before = [parameter.detach().clone() for parameter in learning]
+        config = TrainConfig(moments=moments, word_rate=word_rate)
+        optimiser = make_optimiser(config, learning, [learning[0]])
+        for group in optimiser.param_groups:
+            group["lr"] = 0.1 * group["share"]
+        for parameter in learning:
+            parameter.grad = torch.ones_like(parameter)
+        optimiser.step()
+        moved.append([now.detach() - then for now, then in zip(learning, before, strict=True)])
+    torch.testing.assert_close(moved[1][0], 1.5 * moved[0][0])
+    torch.testing.assert_close(moved[1][1:], moved[0][1:])
 
 
 def test_moments_of_other_weights_are_refused() -> None:

@@ -46,6 +46,13 @@ class TrainConfig:
     moments: Literal["numbers", "words"] = "numbers"
     """AdamW's squared gradients: of each number, or their mean over a word, which then moves along its gradient."""
 
+    adaptation: float = 1.0
+    """How much of each word's own size of gradients its step is divided by, with ``moments = "words"``: all of it, or,
+    as a power, part of it and of the mean over all words for the rest; below 1, a rare word moves less."""
+
+    word_rate: float = 1.0
+    """The learning rate of the words' vectors, as a multiple of that of all else."""
+
     clip: float = 0.25
     """The largest norm of the gradient."""
 
@@ -95,7 +102,12 @@ class TrainConfig:
             self.moments == "numbers" or self.optimiser == "adamw",
             f"train.moments = {self.moments!r} is AdamW's; leave it out with train.optimiser = {self.optimiser!r}",
         )
-        for key in ("learning_rate", "clip"):
+        check(0 <= self.adaptation <= 1, f"train.adaptation = {self.adaptation} must be 0 to 1")
+        check(
+            self.adaptation == 1 or self.moments == "words",
+            f'train.adaptation = {self.adaptation} goes with train.moments = "words"; set both, or neither',
+        )
+        for key in ("learning_rate", "word_rate", "clip"):
             value = getattr(self, key)
             check(value > 0, f"train.{key} = {value} must be positive")
         for key in ("warm_up", "average", "beta2"):

@@ -80,7 +80,7 @@ class Learner:
     def set_rate(self, rate: float) -> None:
         """Set the learning rate of the next steps."""
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["share"]
 
     def read(
         self, inputs_BT: Int[Tensor, "B T"], targets_BT: Int[Tensor, "B T"], window: int

@@ -23,7 +23,7 @@ def make_optimiser(
     """
     by_words = config.moments == "words"
     # Apart only where it matters: the moments of a run that was broken off stand in the order of the groups.
-    apart = by_words or config.weight_decay > 0
+    apart = by_words or config.weight_decay > 0 or config.word_rate != 1
     rows = {id(matrix) for matrix in word_vectors} if apart else set[int]()
     parameters = list(model.parameters())
     matrices = [parameter for parameter in parameters if parameter.dim() >= 2 and id(parameter) not in rows]
@@ -32,8 +32,10 @@ def make_optimiser(
     groups: list[dict[str, Any]] = [
         {"params": matrices, "weight_decay": config.weight_decay},
         {"params": vectors, "weight_decay": 0.0},
-        {"params": words, "weight_decay": 0.0, "rows": by_words},
+        {"params": words, "weight_decay": 0.0, "rows": by_words, "adaptation": config.adaptation},
     ]
+    for group in groups:
+        group["share"] = config.word_rate if group["params"] is words else 1.0
     if config.optimiser == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate)
     kind = WordAdamW if by_words else torch.optim.AdamW
@@ -45,7 +47,9 @@ class WordAdamW(torch.optim.AdamW):
 
     A rare word has a gradient once in thousands of steps. With a second moment for each number, AdamW then takes nearly
     the sign of every one of them, the smallest noise as far as what matters; with one for the whole row, the mean of
-    the squares, the word moves along its gradient.
+    the squares, the word moves along its gradient. It still moves as far as a frequent word, each time it is seen much
+    further: with an ``adaptation`` of p the moment is that of the word to the power p times the mean over all words to
+    the power 1 − p, so that at 0 all words move as under SGD.
     """
 
     @torch.no_grad()
@@ -80,5 +84,8 @@ class WordAdamW(torch.optim.AdamW):
         norm_V1 = torch.linalg.vector_norm(gradient_VM, dim=1, keepdim=True)
         square_V1.lerp_(norm_V1.square_().div_(matrix_VM.shape[1]), 1 - beta2)
         mean_VM.lerp_(gradient_VM, 1 - beta1)
-        size_V1 = (square_V1 / (1 - beta2**steps)).sqrt_().add_(group["eps"])
+        now_V1 = square_V1 / (1 - beta2**steps)
+        if (own := group["adaptation"]) < 1:
+            now_V1 = now_V1**own * now_V1.mean() ** (1 - own)
+        size_V1 = now_V1.sqrt_().add_(group["eps"])
         matrix_VM.addcdiv_(mean_VM, size_V1, value=-rate / (1 - beta1**steps))
