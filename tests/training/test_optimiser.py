@@ -8,6 +8,7 @@ from tslm.errors import RecipeError
 from tslm.training.checkpoint import optimiser_tensors, restore_optimiser
 from tslm.training.config import TrainConfig
 from tslm.training.optimiser import make_optimiser
+from tslm.training.spelling import Spelling
 
 
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
@@ -30,14 +31,15 @@ def words_and_rest() -> nn.ParameterList:
 
 def step_by_the_formula(matrix, gradients, *, rate, beta2, own):
     """AdamW row by row: m and the mean of the squares, both corrected for their start from zero."""
-    values, means, squares = matrix.clone(), torch.zeros(5, 3).double(), [0.0] * 5
+    rows = len(matrix)
+    values, means, squares = matrix.clone(), torch.zeros(rows, 3).double(), [0.0] * rows
     for step, gradient in enumerate(gradients, start=1):
         for row, g in enumerate(gradient):
             means[row] = 0.9 * means[row] + 0.1 * g
             squares[row] = beta2 * squares[row] + (1 - beta2) * float((g * g).mean())
         corrected = [square / (1 - beta2**step) for square in squares]
-        for row in range(5):
-            shared = corrected[row] ** own * (sum(corrected) / 5) ** (1 - own)
+        for row in range(rows):
+            shared = corrected[row] ** own * (sum(corrected) / rows) ** (1 - own)
             values[row] -= rate * (means[row] / (1 - 0.9**step)) / (shared**0.5 + 1e-8)
     return values
 
@@ -94,6 +96,29 @@ def test_moments_of_words_are_adamws() -> None:
         TrainConfig(moments="words", optimiser="sgd")
     with pytest.raises(RecipeError, match=r'goes with train.moments = "words"'):
         TrainConfig(adaptation=0.5)
+
+
+def test_words_spelt_alike_move_together() -> None:
+    words = ["reports", "reported", "reporter", "the", "<unk>", "of", "a"]
+    spelling = Spelling(words)
+    assert spelling.parts
+    torch.manual_seed(0)
+    learning = nn.ParameterList([torch.randn(7, 3).double()])
+    config = TrainConfig(moments="words", learning_rate=0.1, beta2=0.95, spelling=0.5, adaptation=0.25)
+    optimiser = make_optimiser(config, learning, [learning[0]], spelling)
+    own, shared = learning[0].detach().clone(), torch.zeros(spelling.parts, 3).double()
+    matrix = spelling.spread(torch.eye(spelling.parts).double())  # words × parts
+    assert torch.equal(matrix[3:], torch.zeros(4, spelling.parts).double())
+    gradients = [torch.randn(7, 3).double() for _ in range(4)]
+    for gradient in gradients:
+        learning[0].grad = gradient.clone()
+        optimiser.step()
+    settings = {"rate": 0.1, "beta2": 0.95}
+    own = step_by_the_formula(own, gradients, own=0.25, **settings)
+    shared = step_by_the_formula(
+        shared, [matrix.T @ g for g in gradients], own=1.0, **settings | {"rate": 0.05}
+    )
+    torch.testing.assert_close(learning[0].detach(), own + matrix @ shared, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("moments", ["numbers", "words"])

@@ -53,6 +53,10 @@ class TrainConfig:
     word_rate: float = 1.0
     """The learning rate of the words' vectors, as a multiple of that of all else."""
 
+    spelling: float = 0.0
+    """The learning rate of what words that are spelt alike have in common, as a multiple of the words' own, with
+    ``moments = "words"``; 0 for words that share nothing."""
+
     clip: float = 0.25
     """The largest norm of the gradient."""
 
@@ -94,7 +98,15 @@ class TrainConfig:
         for key in ("epochs", "batch", "window", "metric_steps", "checkpoint_steps"):
             value = getattr(self, key)
             check(value >= 1, f"train.{key} = {value} must be 1 or more")
-        for key in ("weight_decay", "activation_penalty", "change_penalty", "patience", "seed", "threads"):
+        for key in (
+            "weight_decay",
+            "spelling",
+            "activation_penalty",
+            "change_penalty",
+            "patience",
+            "seed",
+            "threads",
+        ):
             value = getattr(self, key)
             check(value >= 0, f"train.{key} = {value} must not be negative")
         check(self.seed < 2**63, f"train.seed = {self.seed} is too large; take one below 2^63")
@@ -103,10 +115,12 @@ class TrainConfig:
             f"train.moments = {self.moments!r} is AdamW's; leave it out with train.optimiser = {self.optimiser!r}",
         )
         check(0 <= self.adaptation <= 1, f"train.adaptation = {self.adaptation} must be 0 to 1")
-        check(
-            self.adaptation == 1 or self.moments == "words",
-            f'train.adaptation = {self.adaptation} goes with train.moments = "words"; set both, or neither',
-        )
+        for key, off in (("adaptation", 1.0), ("spelling", 0.0)):
+            value = getattr(self, key)
+            check(
+                value == off or self.moments == "words",
+                f'train.{key} = {value} goes with train.moments = "words"; set both, or neither',
+            )
         for key in ("learning_rate", "word_rate", "clip"):
             value = getattr(self, key)
             check(value > 0, f"train.{key} = {value} must be positive")

@@ -24,6 +24,7 @@ from tslm.training.distributed import Group
 from tslm.training.objective import Objective
 from tslm.training.optimiser import make_optimiser
 from tslm.training.penalties import penalise
+from tslm.training.spelling import Spelling
 
 
 class Learner:
@@ -61,7 +62,8 @@ class Learner:
         self.device = next(model.parameters()).device
         self.beside = Beside(corpus, config, group).to(self.device) if objective.counts else None
         learning = nn.ModuleList([self.model, *([] if self.beside is None else [self.beside])])
-        self.optimiser = make_optimiser(config, learning, model.word_vectors())
+        spelling = Spelling(corpus.vocabulary.words, self.device) if config.spelling else None
+        self.optimiser = make_optimiser(config, learning, model.word_vectors(), spelling)
         self.parameters = list(learning.parameters())
         # Kept from step to step, and dense: what comes as rows of a few words is added to it in place.
         for parameter in self.parameters:

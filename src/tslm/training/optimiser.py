@@ -9,10 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from tslm.training.config import TrainConfig
+from tslm.training.spelling import Spelling
 
 
 def make_optimiser(
-    config: TrainConfig, model: nn.Module, word_vectors: Sequence[Tensor] = ()
+    config: TrainConfig,
+    model: nn.Module,
+    word_vectors: Sequence[Tensor] = (),
+    spelling: Spelling | None = None,
 ) -> torch.optim.Optimizer:
     """Return AdamW or plain SGD over a model's parameters, decaying matrices but no vectors, not those of words either.
 
@@ -20,6 +24,7 @@ def make_optimiser(
         config: which, and its settings.
         model: what is trained.
         word_vectors: those of its matrices that have a row for each word.
+        spelling: what words share, where ``config.spelling`` asks for it.
     """
     by_words = config.moments == "words"
     # Apart only where it matters: the moments of a run that was broken off stand in the order of the groups.
@@ -34,12 +39,16 @@ def make_optimiser(
         {"params": vectors, "weight_decay": 0.0},
         {"params": words, "weight_decay": 0.0, "rows": by_words, "adaptation": config.adaptation},
     ]
+    settings: dict[str, Any] = {"lr": config.learning_rate, "betas": (0.9, config.beta2), "fused": True}
     for group in groups:
         group["share"] = config.word_rate if group["params"] is words else 1.0
     if config.optimiser == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate)
-    kind = WordAdamW if by_words else torch.optim.AdamW
-    return kind(groups, lr=config.learning_rate, betas=(0.9, config.beta2), fused=True)
+    if not by_words:
+        return torch.optim.AdamW(groups, **settings)
+    optimiser = WordAdamW(groups, **settings)
+    optimiser.spelling, optimiser.spelling_rate = spelling, config.spelling
+    return optimiser
 
 
 class WordAdamW(torch.optim.AdamW):
@@ -50,7 +59,13 @@ class WordAdamW(torch.optim.AdamW):
     the squares, the word moves along its gradient. It still moves as far as a frequent word, each time it is seen much
     further: with an ``adaptation`` of p the moment is that of the word to the power p times the mean over all words to
     the power 1 − p, so that at 0 all words move as under SGD.
+
+    With a ``spelling`` S, words move as if each vector were one of its own plus a sum of vectors of its parts,
+    E = own + S C, and each row of own and of C had its moments. Only the sum E is kept: it is all that a model knows.
     """
+
+    spelling: Spelling | None = None
+    spelling_rate: float = 0.0
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -71,21 +86,30 @@ class WordAdamW(torch.optim.AdamW):
         return loss
 
     def _move_rows(self, matrix_VM: Tensor, group: dict[str, Any]) -> None:
-        gradient_VM, (beta1, beta2), rate = matrix_VM.grad, group["betas"], group["lr"]
+        gradient_VM, rate = matrix_VM.grad, group["lr"]
         if gradient_VM is None:
             return
         state = self.state[matrix_VM]
-        if not state:
-            state["step"] = torch.zeros(())
-            state["exp_avg"] = torch.zeros_like(matrix_VM)
-            state["exp_avg_sq"] = matrix_VM.new_zeros(len(matrix_VM), 1)
-        state["step"] += 1
-        steps, mean_VM, square_V1 = int(state["step"]), state["exp_avg"], state["exp_avg_sq"]
-        norm_V1 = torch.linalg.vector_norm(gradient_VM, dim=1, keepdim=True)
-        square_V1.lerp_(norm_V1.square_().div_(matrix_VM.shape[1]), 1 - beta2)
-        mean_VM.lerp_(gradient_VM, 1 - beta1)
-        now_V1 = square_V1 / (1 - beta2**steps)
-        if (own := group["adaptation"]) < 1:
-            now_V1 = now_V1**own * now_V1.mean() ** (1 - own)
-        size_V1 = now_V1.sqrt_().add_(group["eps"])
-        matrix_VM.addcdiv_(mean_VM, size_V1, value=-rate / (1 - beta1**steps))
+        state["step"] = state.get("step", torch.zeros(())) + 1
+        moved_VM = self._direct(state, "exp_avg", gradient_VM, group, group["adaptation"])
+        matrix_VM.add_(moved_VM, alpha=-rate)
+        if self.spelling is not None:
+            moved_CM = self._direct(state, "shared_avg", self.spelling.gather(gradient_VM), group, 1.0)
+            matrix_VM.add_(self.spelling.spread(moved_CM), alpha=-rate * self.spelling_rate)
+
+    def _direct(
+        self, state: dict[str, Tensor], name: str, gradient_NM: Tensor, group: dict[str, Any], own: float
+    ) -> Tensor:
+        """Return where each row goes in a step of rate 1: the mean of its gradients over their root mean square."""
+        (beta1, beta2), step = group["betas"], int(state["step"])
+        if name not in state:
+            state[name] = torch.zeros_like(gradient_NM)
+            state[f"{name}_sq"] = gradient_NM.new_zeros(len(gradient_NM), 1)
+        mean_NM, square_N1 = state[name], state[f"{name}_sq"]
+        norm_N1 = torch.linalg.vector_norm(gradient_NM, dim=1, keepdim=True)
+        square_N1.lerp_(norm_N1.square_().div_(gradient_NM.shape[1]), 1 - beta2)
+        mean_NM.lerp_(gradient_NM, 1 - beta1)
+        now_N1 = square_N1 / (1 - beta2**step)
+        if own < 1:
+            now_N1 = now_N1**own * now_N1.mean() ** (1 - own)
+        return mean_NM / now_N1.sqrt_().add_(group["eps"]).mul_(1 - beta1**step)
