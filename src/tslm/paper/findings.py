@@ -41,7 +41,12 @@ def find_all(corpus: str, results: Path) -> dict[str, list[Finding]]:
         [judge_pair(tests, "tslm", "lstm", corpus)],
         [
             judge_pair(tests, better, worse, corpus)
-            for better, worse in (("gated", "lstm"), ("gated", "tslm"), ("gated-decay", "lstm-decay"))
+            for better, worse in (
+                ("gated", "lstm"),
+                ("gated", "tslm"),
+                ("gated-decay", "lstm-decay"),
+                ("gated-spelling", "lstm-spelling"),
+            )
             if better in TABLE_2[corpus] and worse in TABLE_2[corpus]
         ],
         [
@@ -50,6 +55,7 @@ def find_all(corpus: str, results: Path) -> dict[str, list[Finding]]:
                 ("tslm-mos", "rnn-mos"),
                 ("tslm-mos", "tslm"),
                 ("gated-mos-768", "gated-768"),
+                ("gated-mos-768-spelling", "gated-768-spelling"),
             )
             if better in TABLE_2[corpus] and worse in TABLE_2[corpus]
         ],
