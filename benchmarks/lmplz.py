@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from report import write_results, write_table
+from report import Blocks, describe, make_table, read_results, write_blocks, write_results
 from spill import EOS as GENERATED_EOS
 from spill import VOCABULARY, generate
 
@@ -38,6 +38,8 @@ KINDS = {
     "trie": ["trie"],
     "quantised trie": ["-q", "8", "-b", "8", "-a", "255", "trie"],
 }
+SHORTEST = 1.0
+"""The seconds from which on the peak of a program is worth noting: it is looked at a hundred times a second."""
 RECIPE = """[corpus]
 name = "own"
 path = ["{folder}"]
@@ -50,7 +52,10 @@ discount_fallback = [0.5, 1.0, 1.5]
 
 
 def run(command: list[object], **options: Any) -> dict[str, float]:
-    """Run a program to its end; return its processor seconds, its seconds and its peak memory."""
+    """Run a program to its end; return its processor seconds, its seconds and, if it took long enough, its peak memory.
+
+    Memory is looked at while it runs: ``ru_maxrss`` begins with the peak of the process that starts a program.
+    """
     # Compiled Python is kept, as it is where a package is installed.
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     began = time.perf_counter()
@@ -59,29 +64,29 @@ def run(command: list[object], **options: Any) -> dict[str, float]:
         env={**kept, "OMP_NUM_THREADS": "1", "PYTHONPYCACHEPREFIX": tempfile.gettempdir()},
         **{"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, **options},
     )
-    own = 0.0
+    peaks = {"peak_gb": 0.0, "peak_own_gb": 0.0}
     while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
-        own = max(own, read_own_memory(process.pid))
+        seen = read_memory(process.pid)
+        peaks = {name: max(peak, seen[name]) for name, peak in peaks.items()}
         time.sleep(0.01 if time.perf_counter() - began < 20 else 0.2)
     _, status, usage = ended
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"{command[0]} failed with {process.returncode}: {command}")
-    return {
-        "processor_seconds": usage.ru_utime + usage.ru_stime,
-        "seconds": time.perf_counter() - began,
-        "peak_gb": usage.ru_maxrss * 1024 / 1e9,
-        "peak_own_gb": own,
-    }
+    seconds = time.perf_counter() - began
+    figures = {"processor_seconds": usage.ru_utime + usage.ru_stime, "seconds": seconds}
+    return figures | peaks if seconds > SHORTEST else figures
 
 
-def read_own_memory(process: int) -> float:
-    """Return how much memory a process has to itself, pages of mapped files left out, in GB."""
+def read_memory(process: int) -> dict[str, float]:
+    """Return the most memory a process has had, and what it has now without pages of mapped files, in GB."""
     try:
         lines = Path(f"/proc/{process}/status").read_text().splitlines()
     except OSError:
-        return 0.0
-    return next((int(line.split()[1]) * 1024 / 1e9 for line in lines if line.startswith("RssAnon")), 0.0)
+        lines = []
+    found = dict(line.split(":", 1) for line in lines)
+    names = {"peak_gb": "VmHWM", "peak_own_gb": "RssAnon"}
+    return {ours: int(found.get(name, "0").split()[0]) * 1024 / 1e9 for ours, name in names.items()}
 
 
 def best(repeats: int, action: Callable[[], dict[str, float]]) -> dict[str, float]:
@@ -279,8 +284,9 @@ def compare_on_disk(kenlm: Path, tokens: int, memory_gib: float) -> dict[str, An
     return {"tokens": tokens, "memory_gib": memory_gib, "tslm": ours, "lmplz": theirs}
 
 
-def make_tables(results: dict[str, Any]) -> dict[str, list[list[str]]]:
-    """Return the rows of the tables in the docs."""
+def make_blocks(stored: dict[str, Any]) -> Blocks:
+    """Return the tables in the docs."""
+    results, machines = stored["results"], stored["machines"]
 
     def both(title: str, one: float, other: float, unit: str = " s") -> list[str]:
         show = "{:,.0f}" if unit == " tokens/s" else "{:.3f}" if other < 0.01 else "{:.2f}"
@@ -353,7 +359,14 @@ def make_tables(results: dict[str, Any]) -> dict[str, list[list[str]]]:
             ),
         ):
             discounts.append([f"{title}, {own}", *(f"{value:.5f}" for value in row[key])])
-    tables = {"kenlm": speed, "kenlm size": size, "discounts": discounts}
+    corpora = describe(
+        (title, machines[name]) for name, title in (("ptb", "PTB"), ("wikitext-2", "WikiText-2"))
+    )
+    blocks = {
+        ("ngram-speed.md", "kenlm"): f"{make_table(speed)}\n\n{corpora}",
+        ("ngram-speed.md", "kenlm size"): make_table(size),
+        ("ngrams.md", "discounts"): make_table(discounts),
+    }
     if "disk" in results:
         disk = [
             [
@@ -382,8 +395,9 @@ def make_tables(results: dict[str, Any]) -> dict[str, list[list[str]]]:
                         f"{part['model_gb']:.1f} GB",
                     ]
                 )
-        tables["kenlm disk"] = disk
-    return tables
+        measured = describe((f"{int(size):,} tokens", machines[f"disk {size}"]) for size in results["disk"])
+        blocks["ngram-speed.md", "kenlm disk"] = f"{make_table(disk)}\n\n{measured}"
+    return blocks
 
 
 def main() -> None:
@@ -408,6 +422,7 @@ def main() -> None:
             if part == "disk":
                 measured = compare_on_disk(kenlm, arguments.tokens, arguments.memory_gib)
                 new = {"disk": {**results.get("disk", {}), str(arguments.tokens): measured}}
+                part = f"disk {arguments.tokens}"
             elif part == "discounts":
                 new = {name: again(name, results[name]) for name in COPIES}
             else:
@@ -415,10 +430,9 @@ def main() -> None:
             # Another part may have been measured meanwhile.
             results = json.loads(path.read_text())["results"] if path.exists() else {}
             results = {**results, **new}
-            write_results("kenlm", {"load": os.getloadavg()[1], "results": results})
+            write_results("kenlm", {"results": results}, [part] if part != "discounts" else [], threads=1)
     if {"ptb", "wikitext-2"} <= results.keys():
-        for name, rows in make_tables(results).items():
-            write_table("ngrams.md" if name == "discounts" else "ngram-speed.md", name, rows)
+        write_blocks(make_blocks(read_results("kenlm")))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
 import subprocess
 import sys
@@ -24,10 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from report import write_table
+from report import Blocks, describe, make_table, read_results, write_blocks, write_results
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results"
 DOCS = {
     "perplexity": "ngrams.md",
     "speed": "ngram-speed.md",
@@ -334,10 +331,16 @@ def make_tables(results: dict[str, Any]) -> dict[str, list[list[str]]]:
     return {"perplexity": perplexity, "speed": speed, "commands": command, "size": size}
 
 
-def write_docs(tables: dict[str, list[list[str]]]) -> None:
-    """Put the tables between their marks in the docs."""
-    for name, rows in tables.items():
-        write_table(DOCS[name], name, rows)
+def make_blocks(stored: dict[str, Any]) -> Blocks:
+    """Return the tables in the docs; under those of times, on which machine they were taken."""
+    blocks = {(DOCS[name], name): make_table(rows) for name, rows in make_tables(stored["results"]).items()}
+    for name, parts in (
+        ("speed", [step for step in STEPS if step != "commands"]),
+        ("commands", ["commands"]),
+    ):
+        measured = describe((part, stored["machines"][part]) for part in parts)
+        blocks[DOCS[name], name] += f"\n\n{measured}"
+    return blocks
 
 
 def main() -> None:
@@ -355,11 +358,10 @@ def main() -> None:
     from rich.console import Console
     from rich.table import Table
 
-    out = RESULTS / "ngram.json"
     if not arguments.docs:
         results: dict[str, Any] = {}
         if arguments.only:
-            results = json.loads(out.read_text(encoding="utf-8"))["results"]
+            results = read_results("ngram")["results"]
         for step in [arguments.only] if arguments.only else STEPS:
             print(f"{step} …", file=sys.stderr)
             command = [sys.executable, __file__, "--step", step]
@@ -371,21 +373,16 @@ def main() -> None:
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
             )
             results[step] = json.loads(done.stdout)
-        machine = {
-            "processor": platform.processor() or platform.machine(),
-            "python": platform.python_version(),
-        }
         settings = {
             "order": 5,
             "threads": 1,
             "tokens_per_copy": TOKENS_PER_COPY,
             "nltk_queries": NLTK_QUERIES,
         }
-        RESULTS.mkdir(exist_ok=True)
-        text = json.dumps({"machine": machine, "settings": settings, "results": results}, indent=2)
-        out.write_text(text + "\n", encoding="utf-8")
-    stored = json.loads(out.read_text(encoding="utf-8"))["results"]
-    tables = make_tables(stored)
+        measured = [arguments.only] if arguments.only else STEPS
+        write_results("ngram", {"settings": settings, "results": results}, measured, threads=1)
+    stored = read_results("ngram")
+    tables = make_tables(stored["results"])
     console = Console()
     for name, (header, *rows) in tables.items():
         table = Table(title=name, title_justify="left")
@@ -394,7 +391,7 @@ def main() -> None:
         for row in rows:
             table.add_row(*row)
         console.print(table)
-    write_docs(tables)
+    write_blocks(make_blocks(stored))
 
 
 if __name__ == "__main__":

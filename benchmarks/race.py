@@ -6,7 +6,9 @@ improving, gradients clipped at 0.25, batch 20, window 35. Same sizes (256 × 1)
 
 The recipes of LSTM, TSLM and gated TSLM run a short schedule to its end, with the products and the kernel that the
 options say; what each reaches there is the goal that the loop has to reach too, so no goal is chosen by hand. The loop
-always runs in single precision and as PyTorch has it, with the same number of threads, and ends at the hardest goal.
+always runs in single precision and as PyTorch has it, with the same number of threads, and ends at the hardest goal. It
+is read at the ends of its epochs, so it may have passed a goal well before: the last column of the table takes the time
+between two of them, as if the logarithm of perplexity fell evenly.
 
     TSLM_DATA=… python benchmarks/race.py                                  # everything
     TSLM_DATA=… python benchmarks/race.py --cells gated --kernel           # one cell, beside what was raced before
@@ -22,6 +24,7 @@ import math
 import tempfile
 import time
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +32,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor, nn
 
-from report import machine, write_results, write_table
+from report import Blocks, describe, machine, make_table, read_results, write_blocks, write_results
 from tslm.corpus.sources import Corpus, open_corpus
 from tslm.models.recurrent import kernel
 from tslm.reports.curves import COLOURS, to_svg
@@ -130,25 +133,29 @@ def race_tslm(cell: str, epochs: int, precision: str) -> History:
     return watcher.entries
 
 
-def show(races: dict[str, dict[str, Any]]) -> None:
-    """Write the table and the figure of the documentation."""
+def make_blocks(stored: dict[str, Any]) -> Blocks:
+    """Return the table of the documentation."""
+    races = stored["races"]
     histories = {name: race["history"] for name, race in races.items()}
     pytorch = histories["pytorch"]
     last = pytorch[-1]
-    table = [["cell", "products", "kernel", "valid perplexity", "tslm", "the usual loop", "ratio"]]
+    table = [
+        ["cell", "products", "kernel", "valid perplexity", "tslm", "the usual loop", "ratio", "interpolated"]
+    ]
     for cell in (cell for cell in CELLS if cell in races):
         settings, goal = races[cell]["settings"], goal_of(histories[cell])
         ours, theirs = seconds_to(goal, histories[cell]), seconds_to(goal, pytorch)
+        between = seconds_between(goal, pytorch)
         assert ours is not None
         beside = f"{theirs:.0f} s" if theirs else f"not in {last['seconds']:.0f} s ({last['valid']:.1f})"
         ratio = f"{ours / theirs:.2f}" if theirs else f"below {ours / last['seconds']:.2f}"
+        finer = f"{ours / between:.2f}" if between else ""
         used = "yes" if settings["kernel"] else "no"
         table.append(
-            [NAMES[cell], settings["precision"], used, f"{goal:.1f}", f"{ours:.0f} s", beside, ratio]
+            [NAMES[cell], settings["precision"], used, f"{goal:.1f}", f"{ours:.0f} s", beside, ratio, finer]
         )
-        print(table[-1])
-    write_table("training.md", "race", table)
-    draw(histories)
+    measured = describe((NAMES[name], stored["machines"][name]) for name in races)
+    return {("training.md", "race"): f"{make_table(table)}\n\n{measured}"}
 
 
 def draw(histories: dict[str, History]) -> None:
@@ -179,17 +186,26 @@ def seconds_to(goal: float, entries: History) -> float | None:
     return next((entry["seconds"] for entry in entries if entry["valid"] <= goal), None)
 
 
+def seconds_between(goal: float, entries: History) -> float | None:
+    """Return when the goal was reached, if the logarithm of perplexity falls evenly between the ends of epochs."""
+    for before, after in pairwise(entries):
+        if after["valid"] <= goal < before["valid"]:
+            share = math.log(before["valid"] / goal) / math.log(before["valid"] / after["valid"])
+            return before["seconds"] + share * (after["seconds"] - before["seconds"])
+    return None
+
+
 def race(racers: list[str], races: dict[str, dict[str, Any]], arguments: argparse.Namespace) -> None:
     """Run some of the racers and put what they did among ``races``, the usual loop last."""
     for cell in (cell for cell in CELLS if cell in racers):
         kernel.accelerate(arguments.kernel)
         settings = {key: getattr(arguments, key) for key in ("epochs", "precision", "kernel")}
         history = race_tslm(cell, arguments.epochs, arguments.precision)
-        races[cell] = {"settings": settings, "machine": machine(), "history": history}
+        races[cell] = {"settings": settings, "history": history}
     if "pytorch" in racers:
         goal = min(goal_of(found["history"]) for name, found in races.items() if name != "pytorch")
         history = race_pytorch(open_corpus("ptb"), goal, arguments.limit)
-        races["pytorch"] = {"settings": {"goal": goal}, "machine": machine(), "history": history}
+        races["pytorch"] = {"settings": {"goal": goal}, "history": history}
 
 
 if __name__ == "__main__":
@@ -215,13 +231,17 @@ if __name__ == "__main__":
     parser.add_argument("--show", action="store_true", help="write the documentation from the last race only")
     arguments = parser.parse_args()
     print(machine())
-    found = json.loads(RESULTS.read_text(encoding="utf-8"))["races"] if RESULTS.exists() else {}
+    found = read_results("race")["races"] if RESULTS.exists() else {}
     if not arguments.show:
         race(arguments.cells, found, arguments)
-        write_results("race", {"races": found})
-    if len({json.dumps(part["machine"]) for part in found.values()}) > 1:
+        write_results("race", {"races": found}, measured=arguments.cells)
+    stored = read_results("race")
+    if len({json.dumps(known | {"load": None}) for known in stored["machines"].values()}) > 1:
         print(
             "not all of them raced on the same machine with the same threads: no ratio is to be made of them"
         )
     elif "pytorch" in found:
-        show(found)
+        blocks = make_blocks(stored)
+        print(*blocks.values())
+        write_blocks(blocks)
+        draw({name: part["history"] for name, part in found.items()})

@@ -299,7 +299,7 @@ def write_docs(results: dict) -> None:
     wrong = sum(soaked["unexpected"].values())
     memory = f"{soaked['memory_mb_before']:.0f} MB before, {soaked['memory_mb_after']:.0f} MB after"
     fill, generate = dear["fill"], dear["generate"]
-    busy = f"{results['settings']['other_load']:.1f} on {results['machine']['cores']} cores"
+    busy = f"{results['settings']['other_load']:.1f} on {results['machines']['load']['cores']} cores"
     costs = [
         ["what", "measured"],
         ["load of the machine by others before it began", busy],

@@ -1,7 +1,8 @@
-"""Counting on a Spark cluster of this machine's own: processor seconds and peak memory for growing texts.
+"""Counting and scoring on a Spark cluster of this machine's own: processor seconds and peak memory for growing texts.
 
     python benchmarks/spark.py                                  # 1, 4 and 16 times the text, one and two workers
-    python benchmarks/spark.py --tokens 100000 --sizes 1 4      # a smaller trial
+    python benchmarks/spark.py --tokens 100000 --sizes 1 4      # smaller texts
+    python benchmarks/spark.py --tokens 2000 --sizes 1 --workers 1 --trial    # whether it works; nothing is written
 
 Needs Java and the extra ``spark``. Processor seconds are those of all processes together: driver, executors, Python
 workers, without master and worker daemons. Memory is the largest sum over all of them at one time.
@@ -20,11 +21,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
 
-from report import write_results, write_table
+from report import Blocks, describe, make_table, read_results, write_blocks, write_results
 
 VOCABULARY = 10_000
 ORDER = 5
@@ -119,44 +121,55 @@ def watch(process: subprocess.Popen[str], daemons: list[int]) -> tuple[float, fl
     return sum(seconds.values()), peak / 1e9
 
 
-def measure(text: Path, workers: int, folder: Path) -> dict[str, float]:
-    """Count a text on a fresh cluster."""
-    folder.mkdir()
-    with cluster(workers, folder) as (address, daemons):
-        options = {
-            "--text": text,
-            "--order": ORDER,
-            "--min-count": 1,
-            "--partitions": 8,
-            "--out": folder / "counts",
-        }
-        # Nearly every word of generated text follows nearly any other, so single words give no discounts of their own.
-        options |= {"--master": address, "--discount-fallback": "0.5,1,1.5"}
-        arguments = [str(part) for option in options.items() for part in option]
-        for setting in ("spark.executor.memory=1500m", "spark.driver.host=127.0.0.1"):
-            arguments += ["--conf", setting]
-        began = time.perf_counter()
-        with (folder / "errors").open("w") as errors:
-            command = [sys.executable, "-m", "tslm", "count", *arguments, "--json"]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+def run(arguments: list[object], folder: Path, daemons: list[int]) -> tuple[str, dict[str, float]]:
+    """Run a command of ours; return the last line it printed, and its times and memory."""
+    began = time.perf_counter()
+    with (folder / "errors").open("w") as errors, (folder / "output").open("w") as output:
+        command = [sys.executable, "-m", "tslm", *map(str, arguments)]
+        process = subprocess.Popen(command, stdout=output, stderr=errors, text=True)
         processor_seconds, peak_gb = watch(process, daemons)
-        assert process.stdout is not None
-        if process.returncode:
-            sys.exit((folder / "errors").read_text())
-        counted = json.loads(process.stdout.read().splitlines()[-1])
-        size = sum(path.stat().st_size for path in (folder / "counts").rglob("*.parquet"))
+    if process.returncode:
+        sys.exit((folder / "errors").read_text())
+    seconds = time.perf_counter() - began
+    printed = (folder / "output").read_text().splitlines()
+    return printed[-1], {"seconds": seconds, "processor_seconds": processor_seconds, "peak_gb": peak_gb}
+
+
+def measure(text: Path, workers: int, folder: Path) -> dict[str, Any]:
+    """Count a text on a fresh cluster, assemble the model here, and score the text on the cluster and here."""
+    folder.mkdir()
+    counts, model = folder / "counts", folder / "run"
+    with cluster(workers, folder) as (address, daemons):
+        where: list[object] = ["--engine", "spark", "--master", address]
+        for setting in ("spark.executor.memory=1500m", "spark.driver.host=127.0.0.1"):
+            where += ["--conf", setting]
+        # Nearly every word of generated text follows nearly any other, so single words give no discounts of their own.
+        options = ["--min-count", 1, "--partitions", 8, "--discount-fallback", "0.5,1,1.5"]
+        job = ["count", *where, "--text", text, "--order", ORDER, *options, "--out", counts]
+        counted, counting = run([*job, "--json"], folder, daemons)
+        _, assembling = run(["train", "--counts", counts, "--out", model], folder, [])
+        _, scoring = run(["score", model, text, *where, "--out", folder / "scores"], folder, daemons)
+        _, scoring_here = run(["score", model, text], folder, [])
     return {
         "workers": workers,
-        "tokens": counted["tokens"],
+        "tokens": json.loads(counted)["tokens"],
         "text_mb": text.stat().st_size / 1e6,
-        "seconds": time.perf_counter() - began,
-        "processor_seconds": processor_seconds,
-        "peak_gb": peak_gb,
-        "shards_mb": size / 1e6,
+        **counting,
+        "shards_mb": sum(path.stat().st_size for path in counts.rglob("*.parquet")) / 1e6,
+        "assembling": assembling,
+        "scoring": scoring,
+        "scoring_here": scoring_here,
     }
 
 
-def write_page(rows: list[dict[str, float]]) -> None:
+def name_row(row: dict[str, Any]) -> str:
+    """Return the name under which the machine of a row is kept."""
+    return f"{row['tokens']:,} tokens, {row['workers']} worker{'s' * (row['workers'] > 1)}"
+
+
+def make_blocks(stored: dict[str, Any]) -> Blocks:
+    """Return the tables in the docs."""
+    rows = stored["cluster"]
     head = ["workers", "tokens", "text", "processor seconds", "seconds", "peak memory", "shards"]
     table = [
         [
@@ -170,11 +183,25 @@ def write_page(rows: list[dict[str, float]]) -> None:
         ]
         for row in rows
     ]
-    write_table("spark.md", "cluster", [head, *table])
-    write_table("spark.md", "day", extrapolate(rows))
+    measured = describe((name_row(row), stored["machines"][name_row(row)]) for row in rows)
+    after = [
+        ["workers", "tokens", "assembling", "its peak memory", "scored on the cluster", "by `tslm score`"]
+    ]
+    for row in (row for row in rows if "scoring" in row):
+        rates = [row["tokens"] / row[way]["processor_seconds"] for way in ("scoring", "scoring_here")]
+        assembling = row["assembling"]
+        times = [f"{assembling['processor_seconds']:.1f} s", f"{assembling['peak_gb']:.2f} GB"]
+        after.append(
+            [str(row["workers"]), f"{row['tokens']:,}", *times, *(f"{rate:,.0f} tokens/s" for rate in rates)]
+        )
+    return {
+        ("spark.md", "cluster"): f"{make_table([head, *table])}\n\n{measured}",
+        ("spark.md", "day"): make_table(extrapolate(rows)),
+        ("spark.md", "after"): make_table(after) if len(after) > 1 else "Not measured yet.",
+    }
 
 
-def extrapolate(rows: list[dict[str, float]]) -> list[list[str]]:
+def extrapolate(rows: list[dict[str, Any]]) -> list[list[str]]:
     """What 100 GB of text would take, if it went on as from the smallest to the largest text measured: on paper."""
     head = ["text", "tokens", "processor hours", "hours on 100 cores", "partitions", "shards"]
     single = [row for row in rows if row["workers"] == 1]
@@ -197,10 +224,10 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=1_000_000, help="of the smallest text")
     parser.add_argument("--sizes", type=int, nargs="+", default=[1, 4, 16])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--trial", action="store_true", help="print the figures, and write nothing")
     arguments = parser.parse_args()
-    # Rows of the same machine that this run does not measure are kept.
-    known = Path(__file__).parent / "results" / "spark.json"
-    rows: list[dict[str, float]] = json.loads(known.read_text())["cluster"] if known.exists() else []
+    # Rows that this run does not measure are kept.
+    rows: list[dict[str, Any]] = read_results("spark")["cluster"]
     with tempfile.TemporaryDirectory() as name:
         for size in arguments.sizes:
             text = Path(name) / f"{size}.txt"
@@ -208,11 +235,12 @@ def main() -> None:
             for workers in arguments.workers:
                 row = measure(text, workers, Path(name) / f"{size}-{workers}")
                 print(row, flush=True)
-                same = (row["tokens"], row["workers"])
-                rows = [one for one in rows if (one["tokens"], one["workers"]) != same] + [row]
+                if arguments.trial:
+                    continue
+                rows = [one for one in rows if name_row(one) != name_row(row)] + [row]
                 rows.sort(key=lambda one: (one["tokens"], one["workers"]))
-                write_results("spark", {"load": os.getloadavg()[1], "cluster": rows})
-                write_page(rows)
+                write_results("spark", {"cluster": rows}, [name_row(row)])
+                write_blocks(make_blocks(read_results("spark")))
 
 
 if __name__ == "__main__":

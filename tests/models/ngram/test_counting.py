@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tslm.errors import CorpusError
-from tslm.models.ngram import spill
+from tslm.models.ngram import counting, spill
 from tslm.models.ngram.counting import NgramCounts, count_ngrams
 from tslm.models.ngram.trie import build_trie
 
@@ -82,6 +82,20 @@ def test_absent_ngrams_are_missing() -> None:
     assert trie.find(np.array([1, -1, 2]), np.array([0, 0, 3])).tolist() == [-1, -1, -1]
 
 
+@pytest.mark.parametrize("cores", [1, 2, 3, 64])
+def test_cores_that_sort_a_range_each_give_the_same_arrays(
+    cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = random_text(3)
+    alone = count_ngrams(ids, 5, V, EOS)
+    monkeypatch.setattr(counting, "MANY", 1)
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    together = count_ngrams(ids, 5, V, EOS)
+    assert np.array_equal(alone.counts, together.counts)
+    for name in ("levels", "keys", "suffixes", "first_children"):
+        assert np.array_equal(getattr(alone.trie, name), getattr(together.trie, name)), name
+
+
 def test_lines_shorter_than_the_order() -> None:
     counts = count_ngrams(np.array([0, EOS, EOS, 1, EOS], np.int32), 6, V, EOS)
     assert as_dictionary(counts)[(V, 0, EOS)] == 1
@@ -91,7 +105,7 @@ def test_lines_shorter_than_the_order() -> None:
 
 def sort_together(windows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no more windows than these be sorted at a time within half a GiB."""
-    monkeypatch.setattr(spill, "SORTED_BYTES", 0.5 * 2**30 * spill.SHARE / spill.CORES / windows)
+    monkeypatch.setattr(spill, "SORTED_BYTES", 0.5 * 2**30 * spill.SHARE / spill.HELD / windows)
 
 
 @pytest.mark.parametrize("together", [1, 13, 10_000])
@@ -167,3 +181,17 @@ def test_counting_on_disk_a_line_repeated_over_and_over(monkeypatch: pytest.Monk
 def test_bad_input(ids: list[int], order: int, message: str) -> None:
     with pytest.raises(CorpusError, match=message):
         count_ngrams(np.array(ids, np.int32), order, V, EOS)
+
+
+def test_work_goes_on_while_a_result_is_used() -> None:
+    started: list[int] = []
+
+    def work(item: int) -> int:
+        started.append(item)
+        return item * item
+
+    results = spill._map_in_order(work, range(20))
+    for item, result in enumerate(results):
+        assert result == item * item
+        assert len(started) <= item + 1 + spill.CORES, "no more are held than fit in the memory"
+    assert sorted(started) == list(range(20))

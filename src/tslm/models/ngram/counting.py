@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +17,15 @@ from tslm.models.ngram.trie import IntArray, NgramTrie, build_trie
 from tslm.shapes import Int
 
 MAX_ORDER = 7
+
+MANY = 1 << 22
+"""How many keys are worth sorting on several cores: below, the threads win nothing."""
+
+MOST_PARTS = 8
+"""Into how many ranges keys are parted at most, since each core looks at all of them to find its own."""
+
+SAMPLE = 1 << 12
+"""How many keys are looked at to choose the ranges."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,8 +109,7 @@ def _rank_levels(
     for level in range(2, order + 1):
         ends = ends[places[ends] >= level - 1]
         keys = ranks[ends - 1] * base + stream[ends]
-        by_key = np.argsort(keys)
-        keys = keys[by_key]
+        by_key, keys = _sort(keys)
         first = np.flatnonzero(np.diff(keys, prepend=-1))
         level_keys.append(keys[first])
         suffixes.append(ranks[ends[by_key[first]]].astype(narrow))
@@ -108,6 +119,26 @@ def _rank_levels(
         ranks[ends[by_key]] = np.repeat(np.arange(offset, offset + len(first)), sizes)
         offset += len(first)
     return level_keys, suffixes, counts
+
+
+def _sort(keys: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the places of the keys in ascending order, and the keys in it; of many, each core sorts a range."""
+    parts = min(MOST_PARTS, os.cpu_count() or 1)
+    if parts == 1 or len(keys) < MANY:
+        by_key = np.argsort(keys)
+        return by_key, keys[by_key]
+    sample = np.sort(keys[:: 1 + len(keys) // SAMPLE])
+    bounds = [0, *sample[np.arange(1, parts) * len(sample) // parts].tolist(), np.iinfo(np.int64).max]
+
+    def sort(bounds: tuple[int, int]) -> tuple[IntArray, IntArray]:
+        own = np.flatnonzero((keys >= bounds[0]) & (keys < bounds[1]))
+        some = keys[own]
+        by_key = np.argsort(some)
+        return own[by_key], some[by_key]
+
+    with ThreadPoolExecutor(parts) as pool:
+        places, ascending = zip(*pool.map(sort, pairwise(bounds)), strict=True)
+    return np.concatenate(places), np.concatenate(ascending)
 
 
 def mark_lines(ids: Int[np.ndarray, "T"], begin_id: int, eos_id: int) -> tuple[NDArray[np.int32], IntArray]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +30,9 @@ CHUNK = 1 << 19
 """How many tokens or nodes are held at a time: few enough for their memory to be used again and again."""
 
 CORES = os.cpu_count() or 1
+
+HELD = CORES + 1
+"""How many parts are in memory at a time: one on each core, and one that is being written."""
 
 SORTED_BYTES = 120
 """What sorting a window and reading it off takes, about."""
@@ -72,7 +76,7 @@ def count_on_disk(
         show: shows the progress of each stage; on standard error, after two seconds, unless given.
     """
     packing = Packing(order=order, vocabulary_size=vocabulary_size, eos_id=eos_id)
-    together = max(1, min(LARGEST, int(memory_gib * 2**30 * SHARE / SORTED_BYTES / CORES)))
+    together = max(1, min(LARGEST, int(memory_gib * 2**30 * SHARE / SORTED_BYTES / HELD)))
     with tempfile.TemporaryDirectory(prefix="tslm-count-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         parts = _distribute(folder, ids, packing, together, show)
@@ -269,10 +273,15 @@ def _find_suffixes(
 
 
 def _map_in_order(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """Yield the result for each item; every core has one, and no more are held. Sorting leaves Python alone."""
+    """Yield the result for each item in turn; while one is used, all cores have the next. Sorting frees the GIL."""
     with ThreadPoolExecutor(CORES) as pool:
-        for first in range(0, len(items), CORES):
-            yield from pool.map(work, items[first : first + CORES])
+        ahead: deque[Future[Result]] = deque()
+        for item in items:
+            ahead.append(pool.submit(work, item))
+            if len(ahead) > CORES:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
 
 def _read_chunks(path: Path) -> Iterable[IntArray]:
