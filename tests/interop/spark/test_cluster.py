@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -33,17 +34,18 @@ pytestmark = pytest.mark.timeout(900)
 
 
 def run_tslm(
-    *commands: Sequence[str | Path], refused: Sequence[str | Path], saying: str
+    *commands: Sequence[str | Path], refused: Sequence[str | Path] | None = None, saying: str = ""
 ) -> list[dict[str, Any]]:
     """Run commands in one process of their own, with one Java machine for all; return what each printed.
 
-    One more is refused, with a line that has these words.
+    One more may be refused, with a line that has these words.
     """
     arguments = [[*map(str, command), "--json"] for command in commands]
     program = (
         f"from tslm.cli import main\nfor command in {arguments!r}:\n    assert main(command) == 0, command\n"
-        f"assert main({[*map(str, refused)]!r}) == 2"
     )
+    if refused is not None:
+        program += f"assert main({[*map(str, refused)]!r}) == 2"
     result = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,
@@ -81,6 +83,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = [make_text(400, seed) for seed in (1, 2)]
     for number, part in enumerate(parts):
         (folder / "parts" / f"part-{number}.txt").write_text(part, newline="")
+        (folder / "parts" / f"part-{number}.gz").write_bytes(gzip.compress(part.encode()))
     (folder / "whole").mkdir()
     for split, text in (("train", "".join(parts)), ("valid", parts[0]), ("test", parts[1])):
         (folder / "whole" / f"{split}.txt").write_text(text, newline="")
@@ -125,3 +128,19 @@ def test_a_cluster_counts_and_scores_as_one_machine_does(cluster: str, folder: P
     total = scored["total"]
     assert (total["tokens"], total["lines"], total["unknown"]) == (here.tokens, here.lines, here.unknown)
     assert total["nats"] == pytest.approx(here.nats, rel=1e-12)
+
+
+def test_one_discount_few_words_and_the_words_of_a_run(cluster: str, folder: Path) -> None:
+    pattern, run, like = folder / "parts" / "part-*.gz", folder / "few", folder / "like"
+    job = ("count", "--engine", "spark", "--master", cluster, *CONF, "--text", pattern, "--partitions", "2")
+    single, few = ("--smoothing", "kneser-ney-single"), ("--max-vocabulary", "60")
+    run_tslm(
+        (*job, "--order", "5", *single, *few, "--out", folder / "counts-few"),
+        ("train", "--counts", folder / "counts-few", "--out", run),
+        (*job, "--order", "2", "--like", run, "--out", folder / "counts-like"),
+        ("train", "--counts", folder / "counts-like", "--out", like),
+    )
+    words = {"max_vocabulary": 60}
+    assert_same(tslm.load(run), estimate_here(folder, words, {"order": 5, "smoothing": "kneser-ney-single"}))
+    assert_same(tslm.load(like), estimate_here(folder, words, {"order": 2}))
+    assert len(tslm.load(like).vocabulary) == 60
