@@ -11,6 +11,7 @@ from tslm.cli import main
 from tslm.inference.caching import tune_cache
 from tslm.inference.interpolate import as_part
 from tslm.models.cached import CachedConfig, CachedModel
+from tslm.models.interpolation import Interpolation
 from tslm.serve.app import create_app
 from tslm.serve.models import open_models
 
@@ -54,18 +55,47 @@ def test_the_command_reports_both_and_keeps_a_run_that_everything_opens(runs, tm
     assert "--cache auto" in capsys.readouterr().err
 
 
-def _check_what_the_cache_changes(client: TestClient, plain, cached) -> None:
+def _check_what_the_cache_changes(client: TestClient, plain, cached, name: str = "cached") -> None:
     """Each word has its surprise without the cache too; carried, the lines are one text."""
     text = "the cat sat on the mat\nthe cat sat on the mat"
     ids = np.concatenate([cached.vocabulary.encode_line(line) for line in text.split("\n")])
-    answer = client.post("/v1/score", json={"text": text, "carry": True}).json()
+    answer = client.post("/v1/score", json={"model": name, "text": text, "carry": True}).json()
     words = [word for sentence in answer["sentences"] for word in sentence["words"]]
     for key, model in (("surprise", cached), ("uncached", plain)):
         expected, _ = model.score(ids[None], model.start(1))
         found = [word[key] for word in words]
         assert found == pytest.approx((-expected[0] / np.log(2)).tolist(), rel=1e-4)
-    again = client.post("/v1/score", json={"text": text}).json()["sentences"]
+    again = client.post("/v1/score", json={"model": name, "text": text}).json()["sentences"]
     assert again[0]["log_probability"] == pytest.approx(again[1]["log_probability"])
+
+
+@pytest.mark.parametrize("mix", [tslm.mix, tslm.gate])
+def test_the_server_knows_a_cache_inside_a_mix(runs, tmp_path, mix) -> None:
+    tslm.with_cache(runs["gated"], tmp_path / "cached", size=50)
+    mix([runs["kn"], tmp_path / "cached"], tmp_path / "mixed")
+    model = tslm.load(tmp_path / "mixed")
+    silent = model.without_cache()
+    assert [part.config.weight for part in model.parts if part.model.kind == "cache"] != [0.0]
+    assert [part.model.config.weight for part in silent.parts if part.model.kind == "cache"] == [0.0]
+    with TestClient(
+        create_app(open_models([tmp_path / "mixed", runs["kn"]])), base_url="http://127.0.0.1"
+    ) as client:
+        cards = {card["id"]: card for card in client.get("/v1/models").json()["data"]}
+        assert [cards[name]["cache"] for name in ("mixed", "kn")] == [True, False]
+        _check_what_the_cache_changes(client, silent, model, "mixed")
+
+
+def test_without_its_cache_a_mix_is_that_of_the_models_alone(runs, tmp_path) -> None:
+    tslm.with_cache(runs["gated"], tmp_path / "cached", size=50)
+    cached = tslm.mix([runs["kn"], tmp_path / "cached"])
+    parts = [as_part(tslm.open_run(runs[name])) for name in ("kn", "gated")]
+    plain = Interpolation(cached.config, parts)
+    assert plain.without_cache() is None
+    ids = tslm.open_run(runs["kn"]).open_corpus().splits["valid"][None, :60]
+    silent = cached.without_cache()
+    np.testing.assert_allclose(
+        silent.score(ids, silent.start(1))[0], plain.score(ids, plain.start(1))[0], rtol=1e-5
+    )
 
 
 def test_it_says_what_does_not_go_together(runs, tmp_path, capsys) -> None:

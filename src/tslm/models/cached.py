@@ -153,6 +153,10 @@ class CachedModel(LanguageModel[CachedState]):
         """Those of the model, λ and θ; what is remembered is no parameter."""
         return self.part.model.parameter_count + 2
 
+    def without_cache(self) -> CachedModel:
+        """Return it with λ = 0."""
+        return CachedModel(replace(self.config, weight=0.0), self.part)
+
     def save(self, folder: Path) -> None:
         """Write the model into ``parts/1``."""
         save_parts([self.part], folder)
