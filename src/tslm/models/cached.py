@@ -81,6 +81,8 @@ class CachedModel(LanguageModel[CachedState]):
         self.config = config
         self.part = part
         self.vocabulary, self.rule = part.model.vocabulary, part.model.rule
+        if not isinstance(part.model, HasVectors):
+            self.window = part.model.window
 
     def start(self, batch: int) -> CachedState:
         """Start with nothing remembered."""
@@ -249,13 +251,13 @@ def _recall(
 
 def _count(words_N: Int[np.ndarray, "N"], begin: int, size: int) -> Float[np.ndarray, "T"]:
     """Return the share of each word from ``begin`` on among the ``size`` words before it; nan where there are none."""
-    count = len(words_N)
-    # Places sorted by word, then by place: equal words within reach are neighbours.
-    keys = words_N.astype(np.int64) * (count + 1) + np.arange(count)
-    ordered = np.sort(keys)
-    place_T = np.arange(begin, count)
-    own_T = keys[begin:]
-    reach_T = np.minimum(place_T, size)
-    found_T = np.searchsorted(ordered, own_T) - np.searchsorted(ordered, own_T - reach_T)
+    places_N = np.arange(len(words_N))
+    reach_N = np.minimum(places_N, size)
+    # Sorted by word, then by place: equal words within reach are neighbours. What is looked for is sorted as well, which
+    # makes the search several times as fast.
+    keys_N = np.sort(words_N.astype(np.int64) * len(words_N) + places_N)
+    sorted_N = keys_N % len(words_N)
+    found_N = np.empty_like(places_N)
+    found_N[sorted_N] = places_N - np.searchsorted(keys_N, keys_N - reach_N[sorted_N])
     with np.errstate(invalid="ignore"):
-        return found_T / reach_T
+        return found_N[begin:] / reach_N[begin:]
