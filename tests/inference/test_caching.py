@@ -8,7 +8,8 @@ from fastapi.testclient import TestClient
 
 import tslm
 from tslm.cli import main
-from tslm.inference.caching import tune_cache
+from tslm.inference import caching
+from tslm.inference.caching import SHARPNESS, list_trials, tune_cache
 from tslm.inference.interpolate import as_part
 from tslm.models.cached import CachedConfig, CachedModel
 from tslm.models.interpolation import Interpolation
@@ -20,7 +21,7 @@ from tslm.serve.models import open_models
 def test_the_tuned_cache_is_no_worse_than_its_neighbours(runs, name) -> None:
     run = tslm.open_run(runs[name])
     ids = run.open_corpus().splits["valid"]
-    tuned = tune_cache(as_part(run), ids, 50, window=64)
+    tuned = tune_cache(as_part(run), ids, list_trials(run.model, 50), window=64)
     best = tslm.evaluate(tuned, ids, reset=False).perplexity
     assert best <= tslm.evaluate(run.model, ids, reset=False).perplexity * (1 + 1e-9)
     for weight in (0.8 * tuned.config.weight, 1.2 * tuned.config.weight):
@@ -28,6 +29,27 @@ def test_the_tuned_cache_is_no_worse_than_its_neighbours(runs, name) -> None:
         assert tslm.evaluate(CachedModel(config, tuned.part), ids, reset=False).perplexity >= best * (
             1 - 1e-6
         )
+
+
+@pytest.mark.parametrize("name", ["kn", "tslm"])
+def test_the_size_is_chosen_too_and_one_pass_says_what_many_would(runs, name, monkeypatch) -> None:
+    monkeypatch.setattr(caching, "SIZES", (3, 20, 90))
+    run = tslm.open_run(runs[name])
+    ids, part = run.open_corpus().splits["valid"][:200], as_part(run)
+    tried = list_trials(run.model, "auto")
+    assert len(tried) == 3 * len(SHARPNESS if name == "tslm" else SHARPNESS[:1])
+    model = CachedModel(CachedConfig(weight=0.0), part)
+    whole, _ = model.read(ids[None], model.start(1), tried)
+    for place, trial in enumerate(tried):
+        single, _ = model.read(ids[None], model.start(1), (trial,))
+        np.testing.assert_allclose(whole.recalled_SBT[place], single.recalled_SBT[0], rtol=1e-6)
+        np.testing.assert_allclose(whole.likeness_SBT[place], single.likeness_SBT[0], rtol=1e-6, atol=1e-9)
+    best = min(
+        tslm.evaluate(tune_cache(part, ids, list_trials(run.model, size)), ids, reset=False).perplexity
+        for size in (3, 20, 90)
+    )
+    auto = tune_cache(part, ids, tried, window=64)
+    assert tslm.evaluate(auto, ids, reset=False).perplexity == pytest.approx(best, rel=1e-6)
 
 
 def test_the_command_reports_both_and_keeps_a_run_that_everything_opens(runs, tmp_path, capsys) -> None:
