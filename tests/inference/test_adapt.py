@@ -123,13 +123,14 @@ def test_what_was_killed_goes_on_to_the_same_end(books, tmp_path) -> None:
 
 
 def test_each_epoch_reads_other_words_of_the_old_text() -> None:
-    texts = _Texts(np.array([7, 8]), np.arange(100, 110), 3, 4)
+    new, old = np.array([7, 8], np.int32), np.arange(100, 110, dtype=np.int32)
+    texts = _Texts(new, old, 3, 4)
     read = [texts(epoch).tolist() for epoch in range(4)]
     assert read == [[7, 8, *range(100 + 3 * epoch, 103 + 3 * epoch)] for epoch in range(3)] + [
         [7, 8, 109, 100, 101]
     ]
-    assert _Texts(np.array([7, 8]), np.arange(100, 110), 30, 4)(1).tolist() == [7, 8, *range(100, 110)]
-    assert _Texts(np.array([7, 8]), np.arange(100, 110), 0, 4)(3).tolist() == [7, 8]
+    assert _Texts(new, old, 30, 4)(1).tolist() == [7, 8, *range(100, 110)]
+    assert _Texts(new, old, 0, 4)(3).tolist() == [7, 8]
 
 
 def test_without_old_text_more_is_forgotten(books, tmp_path) -> None:
