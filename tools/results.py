@@ -191,37 +191,112 @@ def read_reports(results: Path, name: str) -> list[dict[str, Any]]:
     return [{**row, "time": row["seconds"] / alone if "seconds" in row else None} for row in found]
 
 
+def read_ways(results: Path, corpus: str, base: str) -> dict[tuple[str, str], dict[str, Any]]:
+    """Return what is known of a model's ways of reading, by way and split.
+
+    The rows of a report of all ways together, ``reading/<corpus>-<model>-all.json``, come before those of one way.
+    """
+    ways = ("cache", "dynamic", "gate", "all")
+    reports = [read_reports(results, f"{corpus}-{base}-{way}") for way in ways]
+    return {(row["model"], row["split"]): row for rows in reports for row in rows}
+
+
 def make_reading(results: Path) -> str:
     """Return what each way of reading gives, on top of one model; what was not run is left out.
 
-    Shown are *gated* and every model with a report of all ways together, ``reading/<corpus>-<model>-all.json``, whose
-    rows come before those of reports of one way.
+    Shown are *gated*, every model with a report of all ways together, and counts with a cache.
     """
     rows: list[list[str]] = []
     for corpus, base in _bases(results):
-        ways = ("cache", "dynamic", "gate", "all")
-        reports = [read_reports(results, f"{corpus}-{base}-{way}") for way in ways]
-        found = {(row["model"], row["split"]): row for report_rows in reports for row in report_rows}
+        found = read_ways(results, corpus, base)
         for name, model in READ_BY.items():
             if (model, "test") in found:
                 valid, test = (found[model, split] for split in ("valid", "test"))
-                time = "–" if test["time"] is None else f"{test['time']:.1f}"
                 figures = [show_number(valid["perplexity"]), f"**{show_number(test['perplexity'])}**"]
-                rows.append([corpus, base, name, *figures, time])
-    return markdown_table(["corpus", "model", "read", "valid", "test", "time"], rows)
+                # Seconds of reports from before there were both are of other machines, at other times.
+                both = [test["seconds"], test["wall"]] if "wall" in test else []
+                spent = [f"{one:.2f} s" if one < 1 else show_duration(one) for one in both] or ["–", "–"]
+                rows.append([corpus, base, name, *figures, _times(test), *spent])
+    header = ["corpus", "model", "read", "valid", "test", "time", "processor", "clock"]
+    return markdown_table(header, rows)
+
+
+def _times(row: Mapping[str, Any]) -> str:
+    """Return the time of a way of reading as a multiple of the model alone."""
+    return "–" if row["time"] is None else f"{row['time']:.1f} ×"
+
+
+GAINS = {
+    "a cache": "cache",
+    "KN-5 beside it, a gate": "gate, sees counts",
+    "learning while reading": "dynamic",
+    "all three": "dynamic, cache and gate, sees counts",
+}
+"""What is shown of what each of these gives and costs → what the reports call it."""
+
+
+def make_gains(results: Path) -> str:
+    """Return what each of these gives and costs on each corpus, for the best model that has been read in all ways.
+
+    Beside it stand counts with a cache, several models averaged against *gated*, and averaged weights.
+    """
+    rows: list[list[str]] = []
+    for corpus in READ:
+        read = {
+            base: read_ways(results, corpus, base)
+            for own, base in _read_in_all_ways(results)
+            if own == corpus
+        }
+        best = sorted(read, key=lambda base: read[base]["plain", "valid"]["perplexity"])[:1]
+        read["kn5"] = read_ways(results, corpus, "kn5")
+        for base, (name, way) in product([*best, "kn5"], GAINS.items()):
+            if (way, "test") in read[base]:
+                plain, more = (read[base][one, "test"] for one in ("plain", way))
+                rows.append([corpus, base, name, *_gain(plain, more), _times(more)])
+        several, single = (
+            next(iter(collect(results, f"{corpus}/{run}/summary.json")), None)
+            for run in ("ensemble", "gated")
+        )
+        if several is not None and single is not None and several.summary is not None:
+            figures = _gain({"perplexity": single.test}, {"perplexity": several.test})
+            number = len(several.summary.recipe.model.weights)
+            rows.append(
+                [corpus, "gated", f"{number} other models, averaged", *figures, f"that of {number} models"]
+            )
+        trials = [
+            next(iter(collect(results, f"tuning/{corpus}/{run}/summary.json")), None)
+            for run in ("gated-384-bfloat16", "gated-384-average")
+        ]
+        if all(trial is not None for trial in trials):
+            plain, averaged = ({"perplexity": _valid(trial)} for trial in trials if trial is not None)
+            rows.append(
+                [corpus, "gated, 8 epochs", "weights averaged in training", *_gain(plain, averaged), "none"]
+            )
+            rows[-1][3] += " (valid)"
+    return markdown_table(["corpus", "model", "with", "alone", "with it", "change", "time"], rows)
+
+
+def _gain(plain: Mapping[str, Any], more: Mapping[str, Any]) -> list[str]:
+    before, after = plain["perplexity"], more["perplexity"]
+    return [show_number(before), f"**{show_number(after)}**", f"{after / before - 1:+.1%}"]
 
 
 def _bases(results: Path) -> list[tuple[str, str]]:
     """Return the models, with their corpora, whose ways of reading are shown."""
+    found = [(corpus, "gated") for corpus in READ] + _read_in_all_ways(results)
+    found += [(corpus, "kn5") for corpus in READ]
+    return sorted(dict.fromkeys(found), key=lambda base: READ.index(base[0]))
+
+
+def _read_in_all_ways(results: Path) -> list[tuple[str, str]]:
+    """Return the models, with their corpora, that have a report of all ways of reading together."""
     stems = [path.stem.removesuffix("-all") for path in sorted((results / "reading").glob("*-all.json"))]
-    found = [(corpus, "gated") for corpus in READ]
-    found += [
+    return [
         (corpus, stem[len(corpus) + 1 :])
         for corpus in READ
         for stem in stems
         if stem.startswith(f"{corpus}-")
     ]
-    return sorted(dict.fromkeys(found), key=lambda base: READ.index(base[0]))
 
 
 DENSE = {
@@ -250,16 +325,32 @@ def make_gates(results: Path) -> str:
 
 def make_adaptations(results: Path) -> str:
     """Return what came of adapting models to other texts, from the reports ``adaptation/*.json``."""
-    header = ["model", "text", "new words", "start as", "rate", "new text: with new words", "adapted"]
-    header += ["old text: before", "adapted"]
+    header = ["model", "text", "new words", "start as", "old", "rate", "new text: before", "with new words"]
+    header += ["adapted", "KN-5 of its lines", "both mixed", "old text: before", "adapted", "both mixed"]
     rows: list[list[str]] = []
     for path in sorted((results / "adaptation").glob("*.json")):
         report = json.loads(path.read_text(encoding="utf-8"))
-        new, old = report["new"], report["old"]
-        figures = [show_number(value) for value in (new["start"], new["after"], old["before"], old["after"])]
-        settings = report["settings"]
+        new, old, settings = report["new"], report["old"], report["settings"]
+        figures = [show_number(new[key]) for key in ("before", "start", "after", "counted", "mixed")]
+        figures += [show_number(old[key]) for key in ("before", "after", "mixed")]
         facts = [report["source"], report["text"], f"{report['words']:,}", settings["start"]]
-        rows.append([*facts, str(settings["rate"]), *figures])
+        rows.append([*facts, f"{settings['old']:g}", f"{settings['rate']:g}", *figures])
+    return markdown_table(header, rows)
+
+
+def make_adaptation_trials(results: Path) -> str:
+    """Return the settings of adapting among which held-out lines and the old text's valid chose together."""
+    header = ["old", "rate", "epochs", "new text: lines that stop", "held out", "old text", "mean"]
+    path = results / "tuning" / "adaptation.json"
+    found = json.loads(path.read_text(encoding="utf-8"))["results"] if path.exists() else []
+    rows = [
+        [
+            *(f"{trial[key]:g}" for key in ("old", "rate", "epochs")),
+            *(show_number(trial[key], 1) for key in ("stopping", "held_out", "old_valid")),
+            show_number(math.sqrt(trial["stopping"] * trial["old_valid"]), 1),
+        ]
+        for trial in found
+    ]
     return markdown_table(header, rows)
 
 
@@ -386,8 +477,9 @@ def make_documents(results: Path) -> dict[str, dict[str, str]]:
     return {
         "README.md": {"results": make_selection(results)},
         "docs/results.md": {"results": make_results(results)},
-        "docs/reading.md": {"reading": make_reading(results), "gates": make_gates(results)}
-        | {"adaptations": make_adaptations(results)},
+        "docs/reading.md": {"gains": make_gains(results), "reading": make_reading(results)}
+        | {"gates": make_gates(results), "adaptations": make_adaptations(results)}
+        | {"adaptation trials": make_adaptation_trials(results)},
         "docs/pretrained.md": {"pretrained": make_pretrained(results)},
         "docs/probabilistic.md": {"joined": make_joined(results), "ranks": make_ranks(results)},
         "docs/log.md": {"trials": make_trials(results)},

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
+import math
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import tslm
 from tslm.cli import main
@@ -13,7 +16,8 @@ from tslm.corpus.rule import TextRule
 from tslm.corpus.sources import CorpusConfig
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import TslmError
-from tslm.inference.adapt import choose_words
+from tslm.inference.adapt import _Texts, choose_words
+from tslm.training.watcher import Watcher
 
 RECIPE = """\
 [corpus]
@@ -36,6 +40,10 @@ batch = 16
 window = 20
 learning_rate = 0.01
 threads = 1
+
+[objective]
+frequent = 40
+sampled = 40
 """
 
 
@@ -70,10 +78,59 @@ def test_it_learns_the_new_text_and_its_words_and_does_not_forget_the_old(books,
     assert opened.summary.valid.perplexity == report["old"]["after"]
     assert tslm.score(out, f"the {new[0]} said")[0].unknown == 0
     assert main(["generate", str(out)]) == 0
+    # What was counted from the new lines alone is told too, and both together are better than either.
+    assert report["new"]["mixed"] < min(report["new"]["after"], report["new"]["counted"])
     # The same call finds all of it done.
     again = tslm.adapt(run, text, out, epochs=3)
     assert again.new.after == report["new"]["after"]
     assert again.best_epoch == report["best_epoch"]
+
+
+def test_a_frequent_new_word_is_predicted_well_though_training_drew_words(books, tmp_path) -> None:
+    run, text = books
+    lines = [f"{line} quoth grommet" for line in text.read_text().splitlines()]
+    adapted = tslm.adapt(run, lines, tmp_path / "adapted", epochs=4, rate=1.0, mix=tmp_path / "mixed")
+    model = tslm.load(adapted.folder)
+    assert model.vocabulary.words.index("grommet") >= len(tslm.load(run).vocabulary)
+    for folder in (adapted.folder, tmp_path / "mixed"):
+        (scored,) = tslm.score(folder, lines[9])  # a line that it has not learnt from
+        assert scored.words[-2] == "grommet"
+        assert scored.log_probabilities[-2] > math.log(0.5)
+    assert tslm.open_run(tmp_path / "mixed").summary.parts == ("recurrent", "ngram")
+
+
+class _KilledError(Exception):
+    pass
+
+
+class _Killing(Watcher):
+    """Ends a run in the middle of its second epoch."""
+
+    def step(self, position, total, measured) -> None:
+        if position.epoch == 1 and position.window == 3:
+            raise _KilledError
+
+
+def test_what_was_killed_goes_on_to_the_same_end(books, tmp_path) -> None:
+    run, text = books
+    whole = tslm.adapt(run, text, tmp_path / "whole", epochs=3)
+    with pytest.raises(_KilledError):
+        tslm.adapt(run, text, tmp_path / "killed", epochs=3, watcher=_Killing())
+    again = tslm.adapt(run, text, tmp_path / "killed", epochs=3)
+    assert (again.new, again.old, again.best_epoch) == (whole.new, whole.old, whole.best_epoch)
+    pairs = zip(tslm.load(again.folder).parameters(), tslm.load(whole.folder).parameters(), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
+
+
+def test_each_epoch_reads_other_words_of_the_old_text() -> None:
+    new, old = np.array([7, 8], np.int32), np.arange(100, 110, dtype=np.int32)
+    texts = _Texts(new, old, 3, 4)
+    read = [texts(epoch).tolist() for epoch in range(4)]
+    assert read == [[7, 8, *range(100 + 3 * epoch, 103 + 3 * epoch)] for epoch in range(3)] + [
+        [7, 8, 109, 100, 101]
+    ]
+    assert _Texts(new, old, 30, 4)(1).tolist() == [7, 8, *range(100, 110)]
+    assert _Texts(new, old, 0, 4)(3).tolist() == [7, 8]
 
 
 def test_without_old_text_more_is_forgotten(books, tmp_path) -> None:

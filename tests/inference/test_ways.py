@@ -91,9 +91,10 @@ def test_all_together_is_what_the_equations_say(runs, name, monkeypatch) -> None
     settings = report.settings
     found = {(row.model, row.split): row for row in report.rows}
     corpus, counted = run.open_corpus(), tslm.load(runs["kn"])
-    known, config = (
-        corpus.splits["train"][:160],
-        DynamicConfig(rate=settings["rate"], decay=settings["decay"], segment=SEGMENT),
+    known = corpus.splits["train"][:160]
+    alone, beside = (
+        DynamicConfig(rate=settings[f"{with_}rate"], decay=settings[f"{with_}decay"], segment=SEGMENT)
+        for with_ in ("", "cached ")
     )
     for split in ("valid", "test"):
         ids = corpus.splits[split]
@@ -102,9 +103,10 @@ def test_all_together_is_what_the_equations_say(runs, name, monkeypatch) -> None
             expected = np.exp(-np.mean(log_N))
             assert found[way, split].perplexity == pytest.approx(expected, rel=1e-6), (way, split)
 
-        log_NV, latents = read_slowly(tslm.load(runs[name]), known, ids, config)
+        log_NV, _ = read_slowly(tslm.load(runs[name]), known, ids, alone)
         log_N = log_NV[np.arange(len(ids)), ids]
         check("dynamic", log_N)
+        log_NV, latents = read_slowly(tslm.load(runs[name]), known, ids, beside)
         cached_N, likeness_N = recall_slowly(
             ids, latents, settings["dynamic weight"], settings["dynamic sharpness"], log_NV
         )
@@ -136,6 +138,32 @@ def test_without_learning_it_is_what_the_other_verbs_say(runs) -> None:
     assert all(report.settings[key] in SHARPNESS for key in tried)
     # Only what is scored as tuned has a time, and more work takes longer.
     assert all((row.seconds is not None) == (row.split == "test") for row in report.rows)
+    assert all((row.wall is not None) == (row.split == "test") for row in report.rows)
+
+
+@pytest.mark.parametrize("best", range(7))
+def test_tuning_goes_on_where_the_best_is_at_the_edge_of_what_was_tried(best) -> None:
+    values, tried = [10.0**place for place in range(7)], list[float]()
+    found = dynamic.climb(values, lambda value: tried.append(value) or abs(values.index(value) - best))
+    assert found == values[best]
+    assert len(set(tried)) == min(7, 3 + abs(best - 3)) - (best in (0, 6))
+
+
+def test_the_rate_of_learning_is_tuned_with_the_cache_at_work(runs, monkeypatch) -> None:
+    """Each of the two is the best of what was tried, by what it is then used for."""
+    monkeypatch.setattr(ways, "TUNED_ON", 10_000)
+    found = {}
+    for rate in (1e-3, 3e-3):
+        monkeypatch.setattr(dynamic, "RATES", (rate,))
+        report = tslm.evaluate_reading(runs["gated"], cache=SIZE, dynamic=True, segment=SEGMENT)
+        found |= {(rate, row.model): row.perplexity for row in report.rows if row.split == "valid"}
+    monkeypatch.setattr(dynamic, "RATES", (1e-3, 3e-3))
+    report = tslm.evaluate_reading(runs["gated"], cache=SIZE, dynamic=True, segment=SEGMENT)
+    for key, model in (("rate", "dynamic"), ("cached rate", "dynamic and cache")):
+        best = min((1e-3, 3e-3), key=lambda rate, model=model: found[rate, model])
+        assert report.settings[key] == best
+        (row,) = (row for row in report.rows if (row.model, row.split) == (model, "valid"))
+        assert row.perplexity == pytest.approx(found[best, model])
 
 
 def test_the_command_measures_every_combination(runs, capsys) -> None:
@@ -185,7 +213,7 @@ def test_each_part_of_the_work_is_counted_to_its_end(runs) -> None:
     tslm.evaluate_reading(
         runs["gated"], cache=SIZE, dynamic=True, counts=runs["kn"], segment=SEGMENT, track=Count
     )
-    assert [what.split(":")[0] for what, _, _ in told] == [f"{place} of 9" for place in range(1, 10)]
+    assert [what.split(":")[0] for what, _, _ in told] == [f"{place} of 10" for place in range(1, 11)]
     assert all(sum(ticks) == total for _, total, ticks in told), told
 
 

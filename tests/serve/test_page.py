@@ -273,9 +273,12 @@ def test_api_page_shows_every_endpoint(page, server) -> None:
     assert max(wide) <= 0
 
 
-def test_a_cached_model_shows_what_its_cache_changes(browser, runs, tmp_path) -> None:
-    tslm.with_cache(runs["tslm"], tmp_path / "cached", size=50)
-    running = start_server({**runs, "kn": tmp_path / "cached"})
+@pytest.mark.parametrize("kind", ["cache", "interpolation"])
+def test_a_cached_model_shows_what_its_cache_changes(browser, runs, tmp_path, kind) -> None:
+    tslm.with_cache(runs["tslm"], tmp_path / "cache", size=50)
+    if kind == "interpolation":
+        tslm.mix([runs["kn"], tmp_path / "cache"], tmp_path / kind)
+    running = start_server({**runs, "kn": tmp_path / kind})
     try:
         page = browser.new_page()
         page.set_default_timeout(PATIENCE)

@@ -8,8 +8,10 @@ import pytest
 from tools.results import (
     READ_BY,
     collect,
+    make_adaptation_trials,
     make_adaptations,
     make_documents,
+    make_gains,
     make_gates,
     make_reading,
     make_results,
@@ -108,11 +110,11 @@ def test_ways_of_reading_are_shown_with_their_time_and_what_was_not_run_is_left_
     write_report(folder / "ptb-gated-gate.json", plain=(96.08, 90.577, 10.0), one_weight=(88.1, 83.6, None))
     write_report(folder / "ptb-lstm-cache.json", plain=(1.0, 1.0, 1.0), cache=(1.0, 1.0, 1.0))
     assert make_reading(tmp_path).splitlines() == [
-        "| corpus | model | read | valid | test | time |",
-        "| --- | --- | --- | --: | --: | --: |",
-        "| ptb | gated | alone | 96.08 | **90.58** | 1.0 |",
-        "| ptb | gated | with a cache | 82.50 | **80.03** | 1.4 |",
-        "| ptb | gated | with KN-5, one weight | 88.10 | **83.60** | – |",
+        "| corpus | model | read | valid | test | time | processor | clock |",
+        "| --- | --- | --- | --: | --: | --: | --: | --: |",
+        "| ptb | gated | alone | 96.08 | **90.58** | 1.0 × | – | – |",
+        "| ptb | gated | with a cache | 82.50 | **80.03** | 1.4 × | – | – |",
+        "| ptb | gated | with KN-5, one weight | 88.10 | **83.60** | – | – | – |",
     ]
     write_report(
         folder / "ptb-gated-beside-gate.json", plain=(98.0, 92.0, 10.0), one_weight=(87.1, 82.6, None)
@@ -129,24 +131,47 @@ def test_ways_of_reading_are_shown_with_their_time_and_what_was_not_run_is_left_
     write_report(folder / "ptb-gated-all.json", plain=(96.08, 90.577, 5.0), cache=(82.5, 80.03, 10.0))
     write_report(folder / "asv-lstm-all.json", plain=(30.0, 31.0, 5.0), dynamic_and_cache=(20.0, 21.0, 30.0))
     assert make_reading(tmp_path).splitlines()[3:] == [
-        "| ptb | gated | with a cache | 82.50 | **80.03** | 2.0 |",
-        "| ptb | gated | with KN-5, one weight | 88.10 | **83.60** | – |",
-        "| asv | lstm | alone | 30.00 | **31.00** | 1.0 |",
-        "| asv | lstm | learning while reading, with a cache | 20.00 | **21.00** | 6.0 |",
+        "| ptb | gated | with a cache | 82.50 | **80.03** | 2.0 × | – | – |",
+        "| ptb | gated | with KN-5, one weight | 88.10 | **83.60** | – | – | – |",
+        "| asv | lstm | alone | 30.00 | **31.00** | 1.0 × | – | – |",
+        "| asv | lstm | learning while reading, with a cache | 20.00 | **21.00** | 6.0 × | – | – |",
+    ]
+    # Counts with a cache have rows too, and both times where a report has both.
+    write_report(folder / "asv-kn5-cache.json", plain=(40.0, 41.0, 2.0), cache=(38.0, 39.0, 2.5))
+    kept = json.loads((folder / "asv-kn5-cache.json").read_text())
+    (folder / "asv-kn5-cache.json").write_text(
+        json.dumps({"results": [row | {"wall": 2 * row["seconds"]} for row in kept["results"]]})
+    )
+    assert make_reading(tmp_path).splitlines()[-1] == (
+        "| asv | kn5 | with a cache | 38.00 | **39.00** | 1.2 × | 2.5 s | 5.0 s |"
+    )
+    assert make_gains(tmp_path).splitlines()[2:] == [
+        "| ptb | gated | a cache | 90.58 | **80.03** | -11.6% | 2.0 × |",
+        "| asv | kn5 | a cache | 41.00 | **39.00** | -4.9% | 1.2 × |",
     ]
 
 
 def test_an_adaptation_is_shown_with_both_texts(tmp_path) -> None:
     assert make_adaptations(tmp_path).count("\n") == 1
-    perplexities = {"before": 300.0, "start": 400.0, "after": 150.5}
+    perplexities = {"before": 300.0, "start": 400.0, "after": 150.5, "counted": 120.0, "mixed": 100.0}
+    old = {"before": 40.0, "start": 40.5, "after": 41.25, "counted": 900.0, "mixed": 45.0}
     report = {"source": "asv-gated", "text": "my.txt", "words": 1234}
-    report["settings"] = {"start": "rare", "rate": 0.5}
+    report["settings"] = {"start": "rare", "old": 4.0, "rate": 0.5}
     (tmp_path / "adaptation").mkdir()
-    (tmp_path / "adaptation" / "a.json").write_text(
-        json.dumps({**report, "new": perplexities, "old": {"before": 40.0, "start": 40.5, "after": 41.25}})
-    )
+    (tmp_path / "adaptation" / "a.json").write_text(json.dumps({**report, "new": perplexities, "old": old}))
     assert make_adaptations(tmp_path).splitlines()[2:] == [
-        "| asv-gated | my.txt | 1,234 | rare | 0.5 | 400.00 | 150.50 | 40.00 | 41.25 |"
+        "| asv-gated | my.txt | 1,234 | rare | 4 | 0.5 "
+        "| 300.00 | 400.00 | 150.50 | 120.00 | 100.00 | 40.00 | 41.25 | 45.00 |"
+    ]
+
+
+def test_trials_of_adapting_are_shown_with_the_mean_that_chose(tmp_path) -> None:
+    assert make_adaptation_trials(tmp_path).count("\n") == 1
+    trial = {"old": 2.0, "rate": 0.5, "epochs": 6, "stopping": 90.0, "held_out": 80.0, "old_valid": 40.0}
+    (tmp_path / "tuning").mkdir()
+    (tmp_path / "tuning" / "adaptation.json").write_text(json.dumps({"results": [trial]}))
+    assert make_adaptation_trials(tmp_path).splitlines()[2:] == [
+        "| 2 | 0.5 | 6 | 90.0 | 80.0 | 40.0 | 60.0 |"
     ]
 
 

@@ -9,12 +9,14 @@ from tslm.cli.run_folder import add_run
 
 EXAMPLES = """examples:
   tslm adapt runs/asv-gated my.txt --out runs/asv-gated-mine
-  tslm adapt runs/asv-gated my.txt --out runs/mine --min-count 1 --old 2
+  tslm adapt runs/asv-gated my.txt --out runs/mine --min-count 1 --old 8
+  tslm adapt runs/asv-gated my.txt --out runs/mine --mix runs/mine-mixed
   tslm adapt runs/asv-gated my.txt --out runs/mine --json
 
 For recurrent models. Of every ten lines of the text, eight are learnt from, one says when to stop and one is measured
-at the end. Words that the model does not know and that occur --min-count times become words of its own. As much of the
-old text (--old) is read beside the new, so that it is not forgotten; both are measured before and afterwards."""
+at the end. Words that the model does not know and that occur --min-count times become words of its own. Old text is
+read beside the new (--old), other words of it in each epoch, so that it is not forgotten; both are measured before and
+afterwards, and beside counts of the new lines (--mix)."""
 
 
 def add(subparsers: Any) -> None:
@@ -41,13 +43,16 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--old",
         type=float,
-        default=1.0,
+        default=4.0,
         metavar="X",
-        help="words of the old text for each new one (default: 1)",
+        help="words of the old text for each new one (default: 4)",
     )
-    parser.add_argument("--epochs", type=int, default=8, metavar="N", help="the most (default: 8)")
+    parser.add_argument("--epochs", type=int, default=6, metavar="N", help="the most (default: 6)")
     parser.add_argument(
-        "--rate", type=float, default=0.2, metavar="X", help="times the recipe's learning rate (default: 0.2)"
+        "--rate", type=float, default=0.5, metavar="X", help="times the recipe's learning rate (default: 0.5)"
+    )
+    parser.add_argument(
+        "--mix", metavar="FOLDER", help="also keep it mixed with counts of the new text, as a run folder"
     )
     parser.add_argument("--data-dir", metavar="FOLDER", help="where to look for named corpora first")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -73,6 +78,7 @@ def run(arguments: argparse.Namespace) -> int:
             old=arguments.old,
             epochs=arguments.epochs,
             rate=arguments.rate,
+            mix=arguments.mix,
             data_dir=arguments.data_dir,
             watcher=watcher,
         )

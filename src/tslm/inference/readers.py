@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,8 +12,9 @@ from numpy.typing import NDArray
 from tslm.errors import UnsupportedError
 from tslm.evaluation.scoring import Tick
 from tslm.inference.interpolate import as_part
+from tslm.inference.reading import Spent
 from tslm.models.base import HasVectors, KnowsHistory, LanguageModel
-from tslm.models.cached import CachedState, remember
+from tslm.models.cached import CachedState, Trial, remember
 from tslm.models.interpolation import Interpolation, InterpolationConfig
 from tslm.runs.run import Run
 
@@ -31,6 +31,10 @@ Pieces = Generator[Piece, None, None]
 
 Reader = Callable[[NDArray[np.int32], Tick], Pieces]
 """Reads a text from its beginning to its end."""
+
+
+def ignore(_: int) -> None:
+    """Take no notice of how many more tokens have been read."""
 
 
 def read_plainly(model: LanguageModel[Any], ids: NDArray[np.int32], tick: Tick) -> Pieces:
@@ -71,37 +75,33 @@ class Heard(NamedTuple):
     scores_N: NDArray[np.float64]
     """ln p of each word under the model."""
     recalled_SN: NDArray[np.float64]
-    """p under the cache with each θ; nan while it is empty."""
+    """p under the cache with each N and θ; nan while it is empty."""
     likeness_SN: NDArray[np.float64]
-    """What a gate may see of the cache before each word, with each θ."""
-    reading: float
-    """Processor seconds of the model."""
-    recalling: float
-    """Processor seconds of the cache."""
+    """What a gate may see of the cache before each word, with each N and θ."""
+    reading: Spent
+    """Time of the model."""
+    recalling: Spent
+    """Time of the cache."""
 
 
-def hear(pieces: Pieces, ids: NDArray[np.int32], size: int | None, sharpness: tuple[float, ...]) -> Heard:
-    """Read a text to its end, and ask a cache of what was read about every word, with each θ."""
+def hear(pieces: Pieces, ids: NDArray[np.int32], tried: Sequence[Trial]) -> Heard:
+    """Read a text to its end, and ask a cache of what was read about every word, with each N and θ; or none."""
     state = CachedState(None, np.empty((1, 0), np.int64), None)
-    scores, recalled, likeness = (
-        [np.empty(0)],
-        [np.empty((len(sharpness), 0))],
-        [np.empty((len(sharpness), 0))],
-    )
-    done, recalling, begun = 0, 0.0, time.process_time()
+    scores, recalled, likeness = [np.empty(0)], [np.empty((len(tried), 0))], [np.empty((len(tried), 0))]
+    done, recalling, begun = 0, Spent(), Spent.now()
     with closing(pieces):  # whatever happens here, a model that has learnt is given its trained weights back
         for scores_T, vectors_TM in pieces:
             scores.append(scores_T.astype(np.float64))
             tokens_1T, done = ids[None, done : done + len(scores_T)], done + len(scores_T)
-            if size is None:
+            if not tried:
                 continue
-            paused = time.process_time()
+            paused = Spent.now()
             vectors_1TM = None if vectors_TM is None else vectors_TM[None]
-            read, state = remember(tokens_1T, scores_T[None], vectors_1TM, state, size, sharpness)
+            read, state = remember(tokens_1T, scores_T[None], vectors_1TM, state, tried)
             recalled.append(read.recalled_SBT[:, 0])
             likeness.append(read.likeness_SBT[:, 0])
-            recalling += time.process_time() - paused
-    reading = time.process_time() - begun - recalling
+            recalling += Spent.now() - paused
+    reading = Spent.now() - begun - recalling
     return Heard(
         np.concatenate(scores), np.concatenate(recalled, 1), np.concatenate(likeness, 1), reading, recalling
     )
@@ -114,7 +114,7 @@ class Said(NamedTuple):
     """ln p of each word."""
     known_NF: NDArray[np.float64]
     """What a gate may see before each word."""
-    seconds: float
+    spent: Spent
 
 
 def prepare_counts(opened: Run, counted: Run) -> Callable[[NDArray[np.int32], Tick], Said]:
@@ -133,7 +133,7 @@ def prepare_counts(opened: Run, counted: Run) -> Callable[[NDArray[np.int32], Ti
     even = Interpolation(InterpolationConfig(weights=(0.5, 0.5)), [as_part(opened), as_part(counted)])
 
     def ask(ids: NDArray[np.int32], tick: Tick) -> Said:
-        begun, state = time.process_time(), counted.model.start(1)
+        begun, state = Spent.now(), counted.model.start(1)
         scores, known = list[NDArray[Any]](), list[NDArray[Any]]()
         for begin in range(0, len(ids), WINDOW):
             tokens_1T = even.ids_of(1, ids[None, begin : begin + WINDOW])
@@ -142,6 +142,6 @@ def prepare_counts(opened: Run, counted: Run) -> Callable[[NDArray[np.int32], Ti
             known.append(known_1TF[0])
             tick(scores_1T.size)
         joined = np.concatenate(scores, dtype=np.float64), np.concatenate(known, dtype=np.float64)
-        return Said(*joined, time.process_time() - begun)
+        return Said(*joined, Spent.now() - begun)
 
     return ask

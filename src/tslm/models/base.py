@@ -74,6 +74,10 @@ class LanguageModel(ABC, Generic[StateT]):
     def parameter_count(self) -> int:
         """How many numbers the model stores: weights, or counts and back-offs."""
 
+    def without_cache(self) -> LanguageModel[StateT] | None:
+        """Return the model with a cache that says nothing, for the same states; None where it has no cache."""
+        return None
+
     @abstractmethod
     def save(self, folder: Path) -> None:
         """Write what the model has learnt into ``folder`` (the vocabulary and the recipe are written by the run)."""

@@ -49,9 +49,13 @@ class CachedState:
     """None where the model has no vectors: then all words count alike."""
 
 
+Trial = tuple[int, float]
+"""A size N of the cache and a sharpness θ."""
+
+
 @dataclass(frozen=True)
 class Recollection:
-    """What a model and its cache say of words, each by itself; S values of θ are tried at once."""
+    """What a model and its cache say of words, each by itself; S pairs of N and θ are tried at once."""
 
     scores_BT: Float[np.ndarray, "B T"]
     """ln p of the model alone."""
@@ -81,6 +85,8 @@ class CachedModel(LanguageModel[CachedState]):
         self.config = config
         self.part = part
         self.vocabulary, self.rule = part.model.vocabulary, part.model.rule
+        if not isinstance(part.model, HasVectors):
+            self.window = part.model.window
 
     def start(self, batch: int) -> CachedState:
         """Start with nothing remembered."""
@@ -94,14 +100,14 @@ class CachedModel(LanguageModel[CachedState]):
         self, tokens_BT: Int[np.ndarray, "B T"], state: CachedState
     ) -> tuple[Float[np.ndarray, "B T"], CachedState]:
         """Score the tokens, each with the cache as it is before it."""
-        read, state = self.read(tokens_BT, state, (self.config.sharpness,))
+        read, state = self.read(tokens_BT, state, (self._trial,))
         return mix_cache(read.scores_BT, read.recalled_SBT[0], self.config.weight), state
 
     def score_knowing(
         self, tokens_BT: Int[np.ndarray, "B T"], state: CachedState
     ) -> tuple[Float[np.ndarray, "B T"], Float[np.ndarray, "B T F"], CachedState]:
         """Return what ``score`` does, and how much the states of the cache are like that before each token."""
-        read, state = self.read(tokens_BT, state, (self.config.sharpness,))
+        read, state = self.read(tokens_BT, state, (self._trial,))
         return (
             mix_cache(read.scores_BT, read.recalled_SBT[0], self.config.weight),
             read.likeness_SBT[0][..., None],
@@ -115,17 +121,21 @@ class CachedModel(LanguageModel[CachedState]):
             return np.zeros((len(weights_BN), 1))
         return np.log(weights_BN.mean(1, keepdims=True))
 
+    @property
+    def _trial(self) -> Trial:
+        return self.config.size, self.config.sharpness
+
     def read(
-        self, tokens_BT: Int[np.ndarray, "B T"], state: CachedState, sharpness: Sequence[float]
+        self, tokens_BT: Int[np.ndarray, "B T"], state: CachedState, tried: Sequence[Trial]
     ) -> tuple[Recollection, CachedState]:
-        """Return what model and cache say of each token by themselves, for each θ, and the state after the last."""
+        """Return what model and cache say of each token by themselves, for each N and θ, and the state after them."""
         model, vectors_BTM = self.part.model, None
         if isinstance(model, HasVectors):
             scores_BT, vectors_BTM, inner = model.score_vectors(tokens_BT, state.inner)
         else:
             scores_BT, inner = model.score(tokens_BT, state.inner)
         after = replace(state, inner=inner)
-        return remember(tokens_BT, scores_BT, vectors_BTM, after, self.config.size, sharpness)
+        return remember(tokens_BT, scores_BT, vectors_BTM, after, tried)
 
     def predict(self, state: CachedState) -> Float[np.ndarray, "B V"]:
         """Return ln p of every next word."""
@@ -153,6 +163,10 @@ class CachedModel(LanguageModel[CachedState]):
         """Those of the model, λ and θ; what is remembered is no parameter."""
         return self.part.model.parameter_count + 2
 
+    def without_cache(self) -> CachedModel:
+        """Return it with λ = 0."""
+        return CachedModel(replace(self.config, weight=0.0), self.part)
+
     def save(self, folder: Path) -> None:
         """Write the model into ``parts/1``."""
         save_parts([self.part], folder)
@@ -178,80 +192,83 @@ def remember(
     scores_BT: Float[np.ndarray, "B T"],
     vectors_BTM: Float[np.ndarray, "B T M"] | None,
     state: CachedState,
-    size: int,
-    sharpness: Sequence[float],
+    tried: Sequence[Trial],
 ) -> tuple[Recollection, CachedState]:
-    """Return what a cache says of words that a model has scored, for each θ, and the cache after the last.
+    """Return what a cache says of words that a model has scored, for each N and θ, and the cache after the last.
 
     Args:
         tokens_BT: the words.
         scores_BT: ln p of each under the model.
         vectors_BTM: from which each was predicted, of length one; None where the model has none.
         state: the cache before them; the model's own state goes through as it is.
-        size: how many words are remembered.
-        sharpness: the θ to try.
+        tried: the N and θ to try; as many words are remembered as the largest N says.
     """
-    begin, keys_BNM = state.words_BN.shape[1], state.keys_BNM
+    begin, keys_BNM, largest = state.words_BN.shape[1], state.keys_BNM, max(size for size, _ in tried)
     words_BN = np.concatenate([state.words_BN, tokens_BT], axis=1)
     if vectors_BTM is None:
-        recalled_BT = np.stack([_count(words_N, begin, size) for words_N in words_BN])
-        recalled_SBT = np.broadcast_to(recalled_BT, (len(sharpness), *recalled_BT.shape))
+        recalled_SBT = np.stack([[_count(words_N, begin, size) for words_N in words_BN] for size, _ in tried])
         likeness_SBT = np.zeros(recalled_SBT.shape)
     else:
         keys_BNM = vectors_BTM if keys_BNM is None else np.concatenate([keys_BNM, vectors_BTM], axis=1)
         recalled_SBT, likeness_SBT = np.stack(
             [
-                _recall(words_N, keys_NM, begin, size, sharpness)
+                _recall(words_N, keys_NM, begin, tried)
                 for words_N, keys_NM in zip(words_BN, keys_BNM, strict=True)
             ],
             axis=2,
         )
-        keys_BNM = keys_BNM[:, -size:]
-    after = CachedState(state.inner, words_BN[:, -size:], keys_BNM)
+        keys_BNM = keys_BNM[:, -largest:]
+    after = CachedState(state.inner, words_BN[:, -largest:], keys_BNM)
     return Recollection(scores_BT, recalled_SBT, likeness_SBT), after
 
 
 def _recall(
-    words_N: Int[np.ndarray, "N"],
-    keys_NM: Float[np.ndarray, "N M"],
-    begin: int,
-    size: int,
-    sharpness: Sequence[float],
+    words_N: Int[np.ndarray, "N"], keys_NM: Float[np.ndarray, "N M"], begin: int, tried: Sequence[Trial]
 ) -> Float[np.ndarray, "2 S T"]:
-    """Return, for each word from ``begin`` on and each θ, the cache's probability of it and ln of the mean weight.
+    """Return, for each N, θ and word from ``begin`` on, the cache's probability of it and ln of the mean weight.
 
     Where nothing is before a word, the first is nan and the second 0.
     """
-    found_2ST = np.empty((2, len(sharpness), len(words_N) - begin))
+    found_2ST = np.empty((2, len(tried), len(words_N) - begin))
+    sizes = sorted({size for size, _ in tried})
     for first in range(begin, len(words_N), CHUNK):
         last = min(first + CHUNK, len(words_N))
-        oldest = max(0, first - size)
+        here, oldest = slice(first - begin, last - begin), max(0, first - sizes[-1])
         alike_CN = keys_NM[first:last] @ keys_NM[oldest:last].T
         distance_CN = np.arange(first, last)[:, None] - np.arange(oldest, last)
-        seen_CN = (distance_CN > 0) & (distance_CN <= size)
-        same_CN = seen_CN & (words_N[first:last, None] == words_N[oldest:last])
-        count_C = np.minimum(np.arange(first, last), size)
-        for place, theta in enumerate(sharpness):
+        equal_CN = words_N[first:last, None] == words_N[oldest:last]
+        # A larger cache is a smaller one and a band of older words: each pair of words is looked at once for all sizes.
+        bands: list[tuple[slice, Any, Any]] = []
+        for below, size in zip((0, *sizes), sizes, strict=False):
+            columns = slice(max(0, first - size - oldest), max(0, last - below - oldest))
+            seen_CN = (distance_CN[:, columns] > below) & (distance_CN[:, columns] <= size)
+            bands.append((columns, seen_CN, seen_CN & equal_CN[:, columns]))
+        for theta in dict.fromkeys(theta for _, theta in tried):
             weights_CN = np.exp(alike_CN * np.float32(theta))
-            same_C = np.sum(weights_CN, axis=1, where=same_CN, dtype=np.float64)
-            seen_C = np.sum(weights_CN, axis=1, where=seen_CN, dtype=np.float64)
-            with np.errstate(invalid="ignore"):
-                found_2ST[0, place, first - begin : last - begin] = same_C / seen_C
-            found_2ST[1, place, first - begin : last - begin] = np.log(
-                np.divide(seen_C, count_C, out=np.ones_like(seen_C), where=count_C > 0)
-            )
+            same_C, seen_C = np.zeros(last - first), np.zeros(last - first)
+            for size, (columns, seen_CN, same_CN) in zip(sizes, bands, strict=True):
+                same_C += np.sum(weights_CN[:, columns], axis=1, where=same_CN, dtype=np.float64)
+                seen_C += np.sum(weights_CN[:, columns], axis=1, where=seen_CN, dtype=np.float64)
+                if (size, theta) not in tried:
+                    continue
+                place, count_C = tried.index((size, theta)), np.minimum(np.arange(first, last), size)
+                with np.errstate(invalid="ignore"):
+                    found_2ST[0, place, here] = same_C / seen_C
+                found_2ST[1, place, here] = np.log(
+                    np.divide(seen_C, count_C, out=np.ones_like(seen_C), where=count_C > 0)
+                )
     return found_2ST
 
 
 def _count(words_N: Int[np.ndarray, "N"], begin: int, size: int) -> Float[np.ndarray, "T"]:
     """Return the share of each word from ``begin`` on among the ``size`` words before it; nan where there are none."""
-    count = len(words_N)
-    # Places sorted by word, then by place: equal words within reach are neighbours.
-    keys = words_N.astype(np.int64) * (count + 1) + np.arange(count)
-    ordered = np.sort(keys)
-    place_T = np.arange(begin, count)
-    own_T = keys[begin:]
-    reach_T = np.minimum(place_T, size)
-    found_T = np.searchsorted(ordered, own_T) - np.searchsorted(ordered, own_T - reach_T)
+    places_N = np.arange(len(words_N))
+    reach_N = np.minimum(places_N, size)
+    # Sorted by word, then by place: equal words within reach are neighbours. What is looked for is sorted as well,
+    # which makes the search several times as fast.
+    keys_N = np.sort(words_N.astype(np.int64) * len(words_N) + places_N)
+    sorted_N = keys_N % len(words_N)
+    found_N = np.empty_like(places_N)
+    found_N[sorted_N] = places_N - np.searchsorted(keys_N, keys_N - reach_N[sorted_N])
     with np.errstate(invalid="ignore"):
-        return found_T / reach_T
+        return found_N[begin:] / reach_N[begin:]

@@ -15,7 +15,7 @@ from tslm.errors import RunError
 from tslm.models.arrays import REMEDY, WEIGHTS, map_arrays, save_arrays
 from tslm.models.base import HasVectors, KnowsHistory, LanguageModel
 from tslm.models.interpolation import Interpolation, InterpolationConfig, log_sum
-from tslm.models.parts import Part, load_parts, save_parts
+from tslm.models.parts import Part, load_parts, parts_without_cache, save_parts
 from tslm.shapes import Float, Int
 
 Sight = Literal["counts", "state", "both"]
@@ -142,6 +142,11 @@ class GatedMixture(LanguageModel[tuple[Any, ...]]):
         return sum(part.model.parameter_count for part in self.parts) + sum(
             array.size for array in _arrays(self.gate).values()
         )
+
+    def without_cache(self) -> GatedMixture | None:
+        """Return the mix of its parts without their caches; the gate sees what it saw, and weighs as it did."""
+        parts = parts_without_cache(self.parts)
+        return None if parts is None else GatedMixture(self.config, parts, self.gate)
 
     def save(self, folder: Path) -> None:
         """Write the gate, and every part with its own settings and vocabulary into ``parts/``."""

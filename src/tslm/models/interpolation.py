@@ -14,7 +14,7 @@ from tslm.config import check
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RunError
 from tslm.models.base import LanguageModel
-from tslm.models.parts import Part, load_parts, save_parts
+from tslm.models.parts import Part, load_parts, parts_without_cache, save_parts
 from tslm.shapes import Float, Int
 
 Form = Literal["linear", "log-linear"]
@@ -154,6 +154,11 @@ class Interpolation(LanguageModel[tuple[Any, ...]]):
     def parameter_count(self) -> int:
         """Those of all parts, and the weights."""
         return sum(part.model.parameter_count for part in self.parts) + len(self.parts)
+
+    def without_cache(self) -> Interpolation | None:
+        """Return the mix of its parts without their caches."""
+        parts = parts_without_cache(self.parts)
+        return None if parts is None else Interpolation(self.config, parts)
 
     def save(self, folder: Path) -> None:
         """Write every part with its own settings and vocabulary into ``parts/``."""

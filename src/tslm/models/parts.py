@@ -33,6 +33,14 @@ class Part:
     """Its ``[model]`` table as a config dataclass."""
 
 
+def parts_without_cache(parts: Sequence[Part]) -> list[Part] | None:
+    """Return the parts with caches that say nothing; None where no part has one."""
+    silent = [part.model.without_cache() for part in parts]
+    if not any(silent):
+        return None
+    return [Part(model or part.model, part.config) for model, part in zip(silent, parts, strict=True)]
+
+
 def save_parts(parts: Sequence[Part], folder: Path) -> None:
     """Write every part into ``parts/``."""
     for place, part in enumerate(parts, 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from tslm.inference.fill import PatternText, fill_pattern, read_pattern
 from tslm.inference.generate import Draw, Generation, Sampling
 from tslm.inference.network import require_chain
 from tslm.models.base import LanguageModel
-from tslm.models.cached import CachedModel
 from tslm.models.ngram.blanks import FillsBlanks, require_blanks
 from tslm.runs.run import Run, open_run
 from tslm.serve.costs import Rates, check_filling, check_seconds, measure_rates
@@ -40,6 +40,10 @@ class ServedModel:
     example: str = ""
     """A sentence to begin with, of the text that it was made for."""
 
+    @cached_property
+    def _without_cache(self) -> LanguageModel[Any] | None:
+        return self.model.without_cache()
+
     def describe(self) -> dict[str, Any]:
         """Return the model's card."""
         try:
@@ -55,6 +59,7 @@ class ServedModel:
             "vocabulary": len(self.model.vocabulary),
             "fills": isinstance(self.model, FillsBlanks),
             "network": network,
+            "cache": self._without_cache is not None,
             "example": self.example,
         }
 
@@ -69,9 +74,9 @@ class ServedModel:
             words = explain_words(model, line_words, top=alternatives, state=state)
             ids_1T = model.vocabulary.encode(line_words)[None]
             written = self._write_words(words)
-            if isinstance(model, CachedModel):
-                alone, _ = model.read(ids_1T, state, (model.config.sharpness,))
-                for report, score in zip(written, alone.scores_BT[0].tolist(), strict=True):
+            if self._without_cache is not None:
+                alone_1T, _ = self._without_cache.score(ids_1T, state)
+                for report, score in zip(written, alone_1T[0].tolist(), strict=True):
                     report["uncached"] = finite(0.0 - score / math.log(2))
             if carry:
                 _, state = model.score(ids_1T, state)

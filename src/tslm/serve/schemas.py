@@ -125,6 +125,8 @@ class ModelCard(BaseModel):
     """Whether it can fill blanks."""
     network: bool
     """Whether its sentences are tensor networks that can be drawn."""
+    cache: bool = False
+    """Whether it, or a part of it, remembers the words that it has just read; ``carry`` lets it do so across lines."""
     example: str = ""
     """A sentence to begin with, of the text that it was made for."""
 

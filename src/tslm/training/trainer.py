@@ -6,10 +6,13 @@ import math
 import signal
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from tslm.corpus.sources import Corpus
@@ -40,6 +43,7 @@ class Trainer:
         folder: where checkpoints, metrics and the best model go.
         group: the processes that train it together.
         watcher: is told of every step and epoch.
+        texts: the text of each epoch, all of one length, where they differ; the corpus' train split when left out.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Trainer:
         folder: Path,
         group: Group,
         watcher: Watcher,
+        texts: Callable[[int], NDArray[np.int32]] | None = None,
     ) -> None:
         self.model, self.config, self.corpus = model, config, corpus
         self.folder, self.group, self.watcher = folder, group, watcher
@@ -66,19 +71,24 @@ class Trainer:
             )
         # The initial weights are the same everywhere; from here on, each process has its own dropout.
         torch.manual_seed(config.seed + 1_000_003 * group.rank)
-        self.columns = Columns(
-            corpus.splits["train"],
-            batch=config.batch,
-            window=config.window,
-            eos_id=corpus.vocabulary.eos_id,
-            rank=group.rank,
-            world=group.world,
-        )
+        self.texts = texts
+        self.columns = self._cut(corpus.splits["train"] if texts is None else texts(0))
         self.model.follow(self.columns.starts_B)
         self.learner = Learner(model, config, objective, corpus, group, self.columns.batch)
         self.position = Position(fingerprint=corpus.fingerprint)
         self.kept_step = 0
         self.stop_requested = False
+
+    def _cut(self, ids: NDArray[np.int32]) -> Columns:
+        """Cut a text into the columns that this process reads."""
+        return Columns(
+            ids,
+            batch=self.config.batch,
+            window=self.config.window,
+            eos_id=self.corpus.vocabulary.eos_id,
+            rank=self.group.rank,
+            world=self.group.world,
+        )
 
     def run(self) -> Position:
         """Train to the end, or raise ``Stopped`` where Ctrl-C or a signal asks for it."""
@@ -98,6 +108,8 @@ class Trainer:
 
     def _epoch(self, total: int) -> None:
         position, began = self.position, time.perf_counter()
+        if self.texts is not None:
+            self.columns = self._cut(self.texts(position.epoch))
         for inputs_BT, targets_BT in self.columns.windows(position.window):
             rate = learning_rate(self.config, position.step, total, position.plateaus)
             self.learner.set_rate(rate)

@@ -111,7 +111,7 @@ async function scoreSentence() {
   history.replaceState(null, "", linkTo(text, names));
   try {
     const reports = await Promise.all(
-      names.map(async (model) => (await ask("/v1/score", { model, text, alternatives: 6, carry: models.get(model)?.kind === "cache" }, mine.signal)).json()),
+      names.map(async (model) => (await ask("/v1/score", { model, text, alternatives: 6, carry: models.get(model)?.cache ?? false }, mine.signal)).json()),
     );
     if (mine.signal.aborted) return;
     last = reports;
