@@ -55,7 +55,7 @@ def find_all(corpus: str, results: Path) -> dict[str, list[Finding]]:
                 ("tslm-mos", "rnn-mos"),
                 ("tslm-mos", "tslm"),
                 ("gated-mos-768", "gated-768"),
-                ("gated-mos-768-spelling", "gated-768-spelling"),
+                ("gated-mos-spelling", "gated-768-spelling"),
             )
             if better in TABLE_2[corpus] and worse in TABLE_2[corpus]
         ],

@@ -35,9 +35,7 @@ TABLE_2: dict[str, dict[str, PaperRow]] = {
         "lstm-spelling": PaperRow("LSTM, spelling (ours)", "256 × 1", None, None),
         "gated-spelling": PaperRow("TSLM, gated, spelling (ours)", "384 × 1", None, None),
         "gated-768-spelling": PaperRow("TSLM, gated, large, spelling (ours)", "768 × 1", None, None),
-        "gated-mos-768-spelling": PaperRow(
-            "TSLM, gated, large, spelling + MoS (ours)", "768 × 1", None, None
-        ),
+        "gated-mos-spelling": PaperRow("TSLM, gated, large, spelling + MoS (ours)", "768 × 1", None, None),
         "rnn-mos": PaperRow("RNN + MoS", "256 × 1", 88.7, 84.3),
         "tslm-mos": PaperRow("TSLM + MoS", "256 × 1", 86.4, 83.6),
     },
@@ -53,8 +51,7 @@ TABLE_2: dict[str, dict[str, PaperRow]] = {
         "gated": PaperRow("TSLM, gated (ours)", "512 × 1", None, None),
         "gated-decay": PaperRow("TSLM, gated, with decay (ours)", "512 × 1", None, None),
         "gated-even": PaperRow("TSLM, gated, rare words slower (ours)", "512 × 1", None, None),
-        "gated-spelling": PaperRow("TSLM, gated, spelling (ours)", "512 × 1", None, None),
-        "gated-mos-spelling": PaperRow("TSLM, gated, spelling + MoS (ours)", "512 × 1", None, None),
+        "gated-mos": PaperRow("TSLM, gated, spelling + MoS (ours)", "512 × 1", None, None),
         "rnn-mos": PaperRow("RNN + MoS", "512 × 1", 85.6, 81.8),
         "tslm-mos": PaperRow("TSLM + MoS", "512 × 1", 83.9, 81.0),
     },

@@ -26,9 +26,9 @@ OWN = ("kn5", "tslm", "lstm", "rnn", "gated", "tslm-mos", "rnn-mos")
 FURTHER = {
     "ptb": (
         *("gated-decay", "lstm-decay", "gated-768", "gated-mos-768"),
-        *("gated-spelling", "lstm-spelling", "gated-768-spelling", "gated-mos-768-spelling"),
+        *("gated-spelling", "lstm-spelling", "gated-768-spelling", "gated-mos-spelling"),
     ),
-    "wikitext-2": ("gated-decay", "gated-even", "gated-spelling", "gated-mos-spelling"),
+    "wikitext-2": ("gated-decay", "gated-even", "gated-mos"),
 }
 """Ours: the gated TSLM and the LSTM with decay of their matrices, larger ones, with a mixture, and with words that move
 as they are spelt (``train.spelling``)."""
