@@ -35,13 +35,12 @@ def make_optimiser(
     vectors = [parameter for parameter in parameters if parameter.dim() < 2]
     words = [parameter for parameter in parameters if id(parameter) in rows]
     groups: list[dict[str, Any]] = [
-        {"params": matrices, "weight_decay": config.weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-        {"params": words, "weight_decay": 0.0, "rows": by_words, "adaptation": config.adaptation},
+        {"params": matrices, "weight_decay": config.weight_decay, "share": 1.0},
+        {"params": vectors, "weight_decay": 0.0, "share": 1.0},
+        {"params": words, "weight_decay": 0.0, "share": config.word_rate}
+        | {"rows": by_words, "adaptation": config.adaptation},
     ]
     settings: dict[str, Any] = {"lr": config.learning_rate, "betas": (0.9, config.beta2), "fused": True}
-    for group in groups:
-        group["share"] = config.word_rate if group["params"] is words else 1.0
     if config.optimiser == "sgd":
         return torch.optim.SGD(groups, lr=config.learning_rate)
     if not by_words:
