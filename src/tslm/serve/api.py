@@ -13,9 +13,9 @@ from fastapi.responses import StreamingResponse
 
 from tslm.errors import TslmError, nearest
 from tslm.inference.generate import Draw, Generation
+from tslm.memory import giving_back
 from tslm.serve import schemas
 from tslm.serve.limits import Limits, Refused, error_body
-from tslm.serve.memory import giving_back
 from tslm.serve.models import ServedModel, gather_samples
 from tslm.serve.workers import Workers
 

@@ -19,6 +19,7 @@ from tslm.corpus.sources import Corpus
 from tslm.corpus.streams import Columns
 from tslm.errors import RunError, Stopped
 from tslm.evaluation.perplexity import evaluate, evaluate_windows
+from tslm.memory import kept_memory
 from tslm.models.arrays import check_regular
 from tslm.models.trainable import Trainable
 from tslm.seals import check_seal
@@ -97,7 +98,7 @@ class Trainer:
         self.model.train()
         epochs = self.config.epochs
         total = epochs * len(self.columns)
-        with _SignalsNoted(self):
+        with kept_memory(), _SignalsNoted(self):
             while self.position.epoch < epochs and not self._out_of_patience():
                 self._epoch(total)
         return self.position
