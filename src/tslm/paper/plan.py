@@ -28,7 +28,7 @@ FURTHER = {
         *("gated-decay", "lstm-decay", "gated-768", "gated-mos-768"),
         *("gated-spelling", "lstm-spelling", "gated-768-spelling", "gated-mos-spelling"),
     ),
-    "wikitext-2": ("gated-decay", "gated-even", "gated-mos"),
+    "wikitext-2": ("gated-decay", "gated-even", "gated-spelling", "lstm-spelling", "gated-mos"),
 }
 """Ours: the gated TSLM and the LSTM with decay of their matrices, larger ones, with a mixture, and with words that move
 as they are spelt (``train.spelling``)."""
