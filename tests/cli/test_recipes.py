@@ -14,7 +14,7 @@ def test_lists_every_recipe_with_corpus_kind_and_size(capsys) -> None:
     rows = {line.split()[0]: line for line in lines[1:]}
     assert list(rows) == sorted(rows)
     assert rows["ptb/kn5"].split(maxsplit=3) == ["ptb/kn5", "ptb", "ngram", "order 5, kneser-ney"]
-    assert rows["ptb/tslm-mos"].endswith("TSLM rank 256, 3 softmaxes")
+    assert rows["ptb/tslm-mos"].endswith("TSLM 256, 3 softmaxes")
     assert all(len(line) <= 80 for line in lines)
     assert main(["recipes", "--json"]) == 0
     entries = json.loads(capsys.readouterr().out)

@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     header = ("recipe", "corpus", "kind", "size")
     rows = [
-        (entry.name, entry.corpus, entry.kind, f"{entry.size} (ready)" if entry.pretrained else entry.size)
+        (entry.name, entry.corpus, entry.kind, f"{entry.size}, ready" if entry.pretrained else entry.size)
         for entry in entries
     ]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]

@@ -57,7 +57,7 @@ def describe_size(recipe: Recipe) -> str:
     if recipe.kind == "recurrent":
         layers = f", {model.layers} layers" if model.layers > 1 else ""
         softmaxes = f", {model.head.experts} softmaxes" if model.head.kind == "mixture" else ""
-        return f"{model.cell.kind.upper()} rank {model.rank}{layers}{softmaxes}"
+        return f"{model.cell.kind.upper()} {model.rank}{layers}{softmaxes}"
     if recipe.kind == "ngram":
         return f"order {model.order}, {model.smoothing}"
     if recipe.kind in ("probabilistic", "joined"):
