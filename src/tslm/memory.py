@@ -24,7 +24,7 @@ def _c_function(name: str) -> Any:
 
 
 @contextmanager
-def kept_memory() -> Generator[None]:
+def kept_memory() -> Generator[None, None, None]:
     """Keep what is freed in a block for what the block asks for next, and give it back after it.
 
     The C library gives each array of more than 32 MB back to the system when it is freed, and the next one comes as new

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,22 @@ def unbroken(recipe_path, tmp_path_factory) -> tuple:
     folder = tmp_path_factory.mktemp("unbroken") / "run"
     train(recipe_path, folder)
     return outcome(folder)
+
+
+def test_memory_is_kept_while_it_trains_and_changes_no_number(
+    unbroken, recipe_path, tmp_path, monkeypatch
+) -> None:
+    entered = []
+
+    @contextmanager
+    def given_back_at_once():
+        entered.append(True)
+        yield
+
+    monkeypatch.setattr(trainer_module, "kept_memory", given_back_at_once)
+    train(recipe_path, tmp_path / "run")
+    assert entered == [True]
+    assert outcome(tmp_path / "run") == unbroken
 
 
 def test_the_same_recipe_gives_the_same_numbers(recipe_path, unbroken, tmp_path) -> None:
