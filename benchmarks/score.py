@@ -29,7 +29,8 @@ import tslm
 from tslm.corpus.vocabulary import EOS, UNK, Vocabulary
 from tslm.inference.inputs import read_lines
 from tslm.inference.score import score_lines
-from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.config import RecurrentConfig
+from tslm.models.recurrent.model import RecurrentModel
 
 RANK, WORDS = 256, 10_000
 RESULTS = Path(__file__).parent / "results" / "score.json"

@@ -12,7 +12,8 @@ from torch.nn import functional as F
 
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.models.recurrent.cells.gated import GatedConfig
-from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.config import RecurrentConfig
+from tslm.models.recurrent.model import RecurrentModel
 from tslm.models.recurrent.scan import multiplicative_scan
 from tslm.training.config import ObjectiveConfig
 from tslm.training.objective import Objective

@@ -17,7 +17,8 @@ from tslm.errors import CorpusError
 from tslm.evaluation.perplexity import evaluate, evaluate_windows
 from tslm.evaluation.scoring import split_lines
 from tslm.models.ngram.unigram import Unigram, UnigramConfig
-from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel, RecurrentState
+from tslm.models.recurrent.config import RecurrentConfig
+from tslm.models.recurrent.model import RecurrentModel, RecurrentState
 
 VOCABULARY = Vocabulary(("a", "<eos>", "b", "c"))
 EOS = VOCABULARY.eos_id

@@ -16,8 +16,9 @@ from tslm.inference.balance import add_ridge, balance, choose_units, observe, re
 from tslm.inference.compression import compress_model
 from tslm.models.recurrent.cells.gated import GatedConfig
 from tslm.models.recurrent.cells.tslm import TslmConfig
+from tslm.models.recurrent.config import RecurrentConfig
 from tslm.models.recurrent.heads.mixture import MixtureConfig
-from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.model import RecurrentModel
 
 CELLS = {
     "pure": TslmConfig(variant="pure"),

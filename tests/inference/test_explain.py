@@ -16,8 +16,9 @@ from tslm.inference.drawing import draw_model
 from tslm.inference.explain import explain
 from tslm.models.recurrent.cells.gated import GatedConfig
 from tslm.models.recurrent.cells.tslm import TslmConfig
+from tslm.models.recurrent.config import RecurrentConfig
 from tslm.models.recurrent.heads.mixture import MixtureConfig
-from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.model import RecurrentModel
 
 WORDS = ("a", "<eos>", "b", "<unk>")
 
@@ -222,6 +223,27 @@ def test_contributions_of_an_exact_cell_add_up_to_the_logits(variant, gate) -> N
         assert contributions.matrix[:, t].sum() == pytest.approx(expected, abs=1e-9)
         assert (contributions.matrix[t + 1 :, t] == 0).all()
         _, state = model.score(np.array([[number]]), state)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variant", ["bounded", "gated"])
+def test_a_stack_that_adds_up_has_the_first_layers_contributions(variant) -> None:
+    model = small(variant, embedding=4, output_gate="linear", layers=2, skip=True)
+    sentence = ["a", "b", "b", "a"]
+    explanation = explain(model, " ".join(sentence))
+    assert not explanation.contributions.exact
+    assert "in the first layer" in explanation.contributions.method
+    assert explanation.cuts is None
+    ids = model.vocabulary.encode(["<eos>", *sentence, "<eos>"])
+    words_TM = model.embed(torch.from_numpy(ids[:-1].astype(np.int64)))
+    states_TBR, _ = model.cell(0)(words_TM.unsqueeze(1), model.cell(0).start(1))
+    latents_TM = model.head(model.read_out(states_TBR[:, 0], words_TM))[0][:, 0]
+    for t, number in enumerate(ids[1:].tolist()):
+        logits_V = model.output_VM @ latents_TM[t]
+        expected = float(logits_V[number] - logits_V.mean())
+        assert explanation.contributions.matrix[:, t].sum() == pytest.approx(expected, abs=1e-9)
+    without = explain(small(variant, embedding=4, output_gate="linear", layers=2), " ".join(sentence))
+    assert without.contributions is None
 
 
 @torch.no_grad()

@@ -18,9 +18,10 @@ from tslm.inference.network import build_network
 from tslm.models.recurrent.cells.additive import LstmConfig
 from tslm.models.recurrent.cells.gated import GatedConfig
 from tslm.models.recurrent.cells.tslm import TslmConfig
+from tslm.models.recurrent.config import RecurrentConfig
 from tslm.models.recurrent.heads.mixture import MixtureConfig
 from tslm.models.recurrent.heads.softmax import SoftmaxConfig
-from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.model import RecurrentModel
 
 WORDS = ("<eos>", "<unk>", "a", "b", "c", "d")
 CELLS = [

@@ -20,7 +20,8 @@ from tslm.inference import inputs, score
 from tslm.inference.inputs import read_lines
 from tslm.inference.score import score_blocks, score_lines
 from tslm.inference.scores import Total, describe_sentence
-from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.config import RecurrentConfig
+from tslm.models.recurrent.model import RecurrentModel
 
 LINES = ["the cat sat on the mat", "", "a zebra saw the river", "the dog", "   a man liked a dog ", "<eos>"]
 

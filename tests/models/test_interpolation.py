@@ -10,7 +10,8 @@ from tslm.corpus.vocabulary import Vocabulary
 from tslm.errors import RecipeError, RunError
 from tslm.models.interpolation import Interpolation, InterpolationConfig
 from tslm.models.parts import Part
-from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.config import RecurrentConfig
+from tslm.models.recurrent.model import RecurrentModel
 
 WORDS = ("a", "<eos>", "b", "c", "<unk>")
 

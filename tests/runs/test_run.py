@@ -86,7 +86,8 @@ del signal.SIGHUP
 import tslm
 for module in pkgutil.walk_packages(tslm.__path__, "tslm."):
     # transformers itself asks the system for more here than it does on Windows; the harness is not installed for tests.
-    left = ("tslm.__main__", "tslm.interop.huggingface", "tslm.interop.hf_folder", "tslm.interop.lm_eval")
+    hugging_face = ("tslm.interop.huggingface", "tslm.interop.hf_folder", "tslm.interop.hf_model")
+    left = ("tslm.__main__", *hugging_face, "tslm.interop.lm_eval")
     if module.name not in left:
         __import__(module.name)
 """

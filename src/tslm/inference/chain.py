@@ -41,7 +41,7 @@ def explain_chain(
         words=reports,
         effects=_find_effects(model, cell, words_TM, states_TR, targets_T, reference) if effects else None,
         contributions=_share_out(model, cell, words_TM, targets_T)
-        if effects and cell.exact and alone
+        if effects and cell.exact and (alone or model.config.skip)
         else None,
         state_norms=tuple(states_TR[1:].norm(dim=-1).tolist()),
         cuts=_cut(model, cell, words_TM, states_TR) if cuts and alone else None,
@@ -83,8 +83,7 @@ def _find_effects(
             factors = tuple(part.expand(t - 1, -1).unsqueeze(0) for part in cell.factors(words_TM[t]))
             outputs_TBR[t, 1:t] = cell.scan(factors, cell.carry(outputs_TBR[t - 1, 1:t]), W_RR)[0][0]
         outputs_TBR[t, t] = stands_TR[t - 1]
-    for layer in range(1, model.config.layers):
-        outputs_TBR, _ = model.cell(layer)(outputs_TBR, model.cell(layer).start(T))
+    outputs_TBR, _ = model.read_above(outputs_TBR, model.begin(T))
     # The gate of a word that is replaced stays the sentence's own: what is asked is what the state knew of it.
     outputs_TBR = model.read_out(outputs_TBR, words_TM.unsqueeze(1).expand(-1, T, -1))
     scores_TB = model.head.score(
@@ -137,12 +136,14 @@ def _share_out(
         terms_TR = torch.cat([terms_TR @ A_1RR[0].t(), first_1R if t == 0 else c_1R])
         read_TM = (terms_TR * opened_TR[t]) @ linear_MR.to(terms_TR).t()
         matrix[: t + 1, t] = (read_TM @ weight_TM[t]).double().numpy()
-    exact = is_exact(model, cell)
-    where = "to the logit of each word" if exact else "to the logit of each word before gate and tanh"
+    where = "to the logit of each word"
+    if model.config.output_gate == "tanh":
+        where += " before gate and tanh"
+    above = "" if model.config.layers == 1 else ", in the first layer, to which those above add theirs"
     return Contributions(
-        method=f"the exact, additive share {where}, against the mean of all words; "
+        method=f"the exact, additive share {where}, against the mean of all words{above}; "
         "the first row is the beginning of the text",
-        exact=exact,
+        exact=is_exact(model, cell),
         matrix=matrix,
     )
 

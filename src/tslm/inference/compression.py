@@ -12,7 +12,7 @@ kind, with one W and a few vectors per word, the smaller state must be some of t
 4. Run the smaller model, whose states drift from the larger one's, and fit the same two regressions to its own states.
 
     >>> from tslm.models.recurrent.cells.gated import GatedConfig
-    >>> from tslm.models.recurrent.model import RecurrentConfig
+    >>> from tslm.models.recurrent.config import RecurrentConfig
     >>> model = RecurrentModel(RecurrentConfig(cell=GatedConfig(), rank=12, embedding=8), vocabulary).eval()
     >>> smaller = compress_model(model, corpus.splits["train"], 5, tokens=2000)
     >>> smaller.config.rank, smaller.parameter_count < model.parameter_count

@@ -71,7 +71,7 @@ def build_network(model: LanguageModel[Any], sentence: str) -> SentenceNetwork:
     is a matrix A. The divisors of a normalised cell are multiplied into the factors of this sentence.
 
     Example:
-        >>> from tslm.models.recurrent.model import RecurrentConfig
+        >>> from tslm.models.recurrent.config import RecurrentConfig
         >>> model = RecurrentModel(RecurrentConfig(rank=8, embedding=8), vocabulary).eval()
         >>> found = build_network(model, "in the beginning")
         >>> _, state = model.score(vocabulary.encode(["in", "the", "beginning"])[None], model.start(1))

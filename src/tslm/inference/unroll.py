@@ -44,7 +44,7 @@ class Unrolled:
 
     Example:
         >>> from tslm.models.recurrent.cells.gated import GatedConfig
-        >>> from tslm.models.recurrent.model import RecurrentConfig
+        >>> from tslm.models.recurrent.config import RecurrentConfig
         >>> model = RecurrentModel(RecurrentConfig(cell=GatedConfig(), rank=8, embedding=8), vocabulary).eval()
         >>> found = unroll(model, "in the beginning", words=20)
         >>> found.train.ranks, found.error < 1e-5, len(found.at("the beginning in")) == len(vocabulary)

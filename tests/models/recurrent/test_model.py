@@ -12,8 +12,9 @@ from tslm.models.recurrent.cells.additive import LstmConfig, RnnConfig
 from tslm.models.recurrent.cells.gated import GatedConfig
 from tslm.models.recurrent.cells.integration import IntegrationConfig
 from tslm.models.recurrent.cells.tslm import TslmConfig
+from tslm.models.recurrent.config import RecurrentConfig
 from tslm.models.recurrent.heads.mixture import MixtureConfig
-from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.model import RecurrentModel
 from tslm.models.registry import read_model
 
 VOCABULARY = Vocabulary(("the", "<eos>", "cat", "sat", "<unk>", "dog"))
@@ -27,6 +28,9 @@ CONFIGS = {
     "mixture": RecurrentConfig(rank=5, embedding=4, head=MixtureConfig(experts=3)),
     "gated": RecurrentConfig(cell=GatedConfig(), rank=5, embedding=4, output_gate="linear"),
     "split": RecurrentConfig(cell=GatedConfig(split=True), rank=4, embedding=4, layers=2, output_gate="tanh"),
+    "stack": RecurrentConfig(
+        cell=GatedConfig(), rank=5, embedding=4, layers=3, skip=True, output_gate="linear"
+    ),
     "pairs": RecurrentConfig(cell=GatedConfig(), rank=5, embedding=4, output_gate="linear", pairs=True),
 }
 
@@ -74,6 +78,33 @@ def test_pairs_read_each_word_beside_the_one_before_it() -> None:
     torch.testing.assert_close(torch.cat([first_TBR, second_TBR]), whole_TBR)
     with pytest.raises(UnsupportedError, match="pairs of words"):
         require_chain(model)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_stack_reads_states_for_words_and_adds_them_up_where_asked_to(skip) -> None:
+    torch.manual_seed(0)
+    config = RecurrentConfig(
+        cell=GatedConfig(), rank=5, embedding=4, layers=3, skip=skip, output_gate="linear", dropout_layers=0.5
+    )
+    model = RecurrentModel(config, VOCABULARY).eval()
+    tokens_TB = torch.tensor([[0, 5], [2, 3], [3, 1], [1, 0]])
+    words_TBM = model.embed(tokens_TB)
+    states = [torch.zeros(2, 5) for _ in range(3)]
+    expected = []
+    for word_BM in words_TBM:
+        read_BR, total_BR = word_BM, torch.zeros(2, 5)
+        for layer in range(3):
+            (states[layer],) = model.cell(layer)(read_BR.unsqueeze(0), (states[layer],))[1]
+            total_BR = total_BR + states[layer]
+            read_BR = total_BR if skip else states[layer]
+        expected.append(model.read_out(read_BR, word_BM))
+    whole_TBR, _ = model.read(tokens_TB, model.begin(2))
+    torch.testing.assert_close(whole_TBR, torch.stack(expected))
+    first_TBR, carried = model.read(tokens_TB[:2], model.begin(2))
+    second_TBR, _ = model.read(tokens_TB[2:], carried)
+    torch.testing.assert_close(torch.cat([first_TBR, second_TBR]), whole_TBR)
+    model.train()
+    assert not torch.equal(model.read(tokens_TB, model.begin(2))[0], whole_TBR)
 
 
 def test_a_text_begins_as_if_eos_had_just_been_read(model) -> None:
@@ -140,6 +171,7 @@ def test_a_damaged_or_misfitting_file_is_named(model, tmp_path) -> None:
     ("settings", "message"),
     [
         ({"rank": 0}, "model.rank = 0 must be 1 to 65,536"),
+        ({"skip": True}, "model.skip adds up the states of several cells; set model.layers to 2 or more"),
         ({"layers": 10**9}, "model.layers = 1000000000 must be 1 to 256"),
         ({"dropout_input": 1.0}, r"model.dropout_input = 1.0 must lie in \[0, 1\)"),
         ({"experts": 3}, 'needs model.head = "mixture"'),

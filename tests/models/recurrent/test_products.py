@@ -10,9 +10,10 @@ from tslm.corpus.vocabulary import EOS, Vocabulary
 from tslm.models.recurrent import products
 from tslm.models.recurrent.affine import affine_scan
 from tslm.models.recurrent.cells import CELLS
+from tslm.models.recurrent.config import RecurrentConfig
 from tslm.models.recurrent.heads import HEADS
 from tslm.models.recurrent.heads.base import score_targets
-from tslm.models.recurrent.model import RecurrentConfig, RecurrentModel
+from tslm.models.recurrent.model import RecurrentModel
 from tslm.training.config import ObjectiveConfig
 from tslm.training.objective import Objective
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,84 +15,19 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from tslm.config import check
 from tslm.corpus.sources import Corpus
 from tslm.corpus.statistics import count_words
 from tslm.corpus.vocabulary import Vocabulary
-from tslm.models.recurrent.cells import Cell, CellConfig, CellState, ChainCell
-from tslm.models.recurrent.cells.tslm import TslmConfig
+from tslm.models.recurrent.cells import Cell, CellState, ChainCell
+from tslm.models.recurrent.config import RecurrentConfig
 from tslm.models.recurrent.dropout import make_mask
-from tslm.models.recurrent.flat import nest
-from tslm.models.recurrent.heads import CrossEntropy, Head, HeadConfig, WindowLoss
-from tslm.models.recurrent.heads.softmax import SoftmaxConfig
+from tslm.models.recurrent.heads import CrossEntropy, Head, WindowLoss
 from tslm.models.recurrent.products import linear
 from tslm.models.trainable import Trainable, Window
 from tslm.models.weights import check_size, load_weights, save_weights
 
 GATE_GAIN = 1.3
 """How far the output gate can open: a little above one, so that an open gate need not be saturated."""
-
-LARGEST = {"rank": 65_536, "embedding": 65_536, "layers": 256}
-"""Far above what can be trained here; a recipe that asks for more is a mistake or a trap."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecurrentConfig:
-    """The shape of a recurrent model and its regularisation."""
-
-    cell: CellConfig = field(default_factory=TslmConfig)
-    """The recurrence: the table ``[model.cell]``."""
-
-    head: HeadConfig = field(default_factory=SoftmaxConfig)
-    """From a state to a distribution: the table ``[model.head]``."""
-
-    rank: int = 256
-    """R: the rank of the decomposition, which is the size of the hidden state."""
-
-    embedding: int = 256
-    """M: the size of the word vectors."""
-
-    layers: int = 1
-    """How many cells stand one on the other."""
-
-    pairs: bool = False
-    """Give the first cell each word together with the one before it, (α_t, α_{t−1}): a bond between neighbours."""
-
-    tied: bool = True
-    """Use the embedding as the output matrix V."""
-
-    output_gate: Literal["none", "linear", "tanh"] = "none"
-    """Read the state out as it is, as o ⊙ h, or as o ⊙ tanh(h); o = 1.3 σ(G α + g) is a gate of the last word alone."""
-
-    dropout_words: float = 0.0
-    """The chance that a word's whole vector is dropped for a window."""
-
-    dropout_input: float = 0.0
-    """Locked dropout on the word vectors: one mask for a whole window."""
-
-    dropout_layers: float = 0.0
-    """Locked dropout between cells."""
-
-    dropout_output: float = 0.0
-    """Locked dropout on the last cell's states as they are read out (behind the gate)."""
-
-    def __post_init__(self) -> None:
-        for key, largest in LARGEST.items():
-            value = getattr(self, key)
-            check(1 <= value <= largest, f"model.{key} = {value} must be 1 to {largest:,}")
-        for key in ("dropout_words", "dropout_input", "dropout_layers", "dropout_output"):
-            value = getattr(self, key)
-            check(0 <= value < 1, f"model.{key} = {value} must lie in [0, 1)")
-
-    def least_numbers(self, words: int) -> int:
-        """Return how many numbers such a model has at the least: its embedding, each W, the first U, the head."""
-        V, M, R = words, self.embedding, self.rank
-        return V * M + R * M + self.layers * R * R + self.head.least_numbers(R, M)
-
-    @classmethod
-    def renew(cls, table: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a ``[model]`` table as it is written today."""
-        return nest(table)
 
 
 @dataclass(frozen=True)
@@ -176,15 +111,28 @@ class RecurrentModel(Trainable[RecurrentState]):
         if self.config.pairs:
             before_TBM = torch.cat([carried[-1][0].unsqueeze(0), words_TBM[:-1]])
             words_TBM = torch.cat([words_TBM, before_TBM], -1)
-        states, after = words_TBM, list[CellState]()
-        for layer in range(len(self.cells)):
-            if layer > 0:
-                states = self._locked(states, self.config.dropout_layers)
-            states, carry = self.cell(layer)(states, carried[layer])
+        first_TBR, carry = self.cell(0)(words_TBM, carried[0])
+        states_TBR, above = self.read_above(first_TBR, carried)
+        pairs = ((last_BM,),) if self.config.pairs else ()
+        return self.read_out(states_TBR, words_TBM), (carry, *above, *pairs)
+
+    def read_above(
+        self, states_TBR: Float[Tensor, "T B R"], carried: tuple[CellState, ...]
+    ) -> tuple[Float[Tensor, "T B R"], tuple[CellState, ...]]:
+        """Read the first cell's states by the cells above it; return the last states, and what those cells carry on.
+
+        Each cell is a tensor network of what it reads. Their stack is none of the words, for the gates of the second
+        are made of the first one's states; with ``skip`` the first one's share of what is read out still is.
+        """
+        after: list[CellState] = []
+        for layer in range(1, len(self.cells)):
+            below_TBR = states_TBR
+            read_TBR = self._locked(below_TBR, self.config.dropout_layers)
+            states_TBR, carry = self.cell(layer)(read_TBR, carried[layer])
+            if self.config.skip:
+                states_TBR = states_TBR + below_TBR
             after.append(carry)
-        if self.config.pairs:
-            after.append((last_BM,))
-        return self.read_out(states, words_TBM), tuple(after)
+        return states_TBR, tuple(after)
 
     def read_out(
         self, states_NR: Float[Tensor, "*N R"], words_NM: Float[Tensor, "*N M"]
