@@ -13,11 +13,13 @@ from torch import Tensor, nn
 
 from tslm.corpus.sources import Corpus
 from tslm.corpus.statistics import count_words
+from tslm.corpus.streams import Columns
 from tslm.devices import random_state, set_random_state
 from tslm.errors import RunError
 from tslm.models.recurrent.heads.base import CrossEntropy
 from tslm.models.trainable import Trainable
 from tslm.training.beside import Beside
+from tslm.training.candidates import measure_escape
 from tslm.training.checkpoint import module_tensors, optimiser_tensors, part, restore_optimiser
 from tslm.training.config import ObjectiveConfig, TrainConfig
 from tslm.training.distributed import Group
@@ -138,6 +140,14 @@ class Learner:
         """Return what ``metrics.jsonl`` wants to know now and then."""
         mean_square = self.group.sum(states_TBR.pow(2).mean()) / self.group.world
         return {"state_norm": float(mean_square.sqrt()), **self.model.diagnostics()}
+
+    def escape(self, columns: Columns) -> float | None:
+        """Return how many nats a word candidates miss on a text, or None where no step makes do with candidates."""
+        if not (self.objective.estimates and self.model.asks):
+            return None
+        # The same draws after every epoch, and none of training's own: a run that is resumed goes on as it would have.
+        objective = self.objective.begun_anew(self.config.seed)
+        return measure_escape(self.model, objective, columns, carry=self.config.state == "carried")
 
     @contextmanager
     def averaged(self) -> Generator[None, None, None]:

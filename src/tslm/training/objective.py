@@ -43,10 +43,20 @@ class Objective:
         self.vocabulary = vocabulary
         self.generator = generator
         self._scratch = Scratch(keep)
+        self._counts_V = counts_V
         self._whole = config.sampled == 0 or config.frequent + config.sampled >= vocabulary
         if not self._whole:
             counts_V = torch.zeros(vocabulary, dtype=torch.int64) if counts_V is None else counts_V
             self._chance_V = draw_chances(counts_V[config.frequent :], config.sampled, config.power)
+
+    @property
+    def estimates(self) -> bool:
+        """Whether it sums over a part of the vocabulary."""
+        return not self._whole
+
+    def begun_anew(self, seed: int) -> Objective:
+        """Return one that draws as this one does, from a generator of its own."""
+        return Objective(self.config, self.vocabulary, torch.Generator().manual_seed(seed), self._counts_V)
 
     @property
     def scores_N(self) -> Float[Tensor, " N"] | None:

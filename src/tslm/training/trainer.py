@@ -23,6 +23,7 @@ from tslm.memory import kept_memory
 from tslm.models.arrays import check_regular
 from tslm.models.trainable import Trainable
 from tslm.seals import check_seal
+from tslm.training.candidates import ESCAPED, warn_of_escape
 from tslm.training.checkpoint import read_checkpoint, save_checkpoint
 from tslm.training.config import ObjectiveConfig, TrainConfig
 from tslm.training.distributed import Group
@@ -171,6 +172,7 @@ class Trainer:
 
     def _end_epoch(self) -> None:
         position, config = self.position, self.config
+        escape = None
         if self.group.leads:
             ids = self.corpus.splits["valid"]
             with self.learner.averaged():
@@ -179,6 +181,12 @@ class Trainer:
                     evaluate_windows(self.model, ids, config.window)
                     if config.state == "reset"
                     else evaluate(self.model, ids, reset=False).perplexity
+                )
+                # All columns, whoever trains: what is measured does not depend on the number of processes.
+                escape = self.learner.escape(
+                    Columns(
+                        ids, batch=config.batch, window=config.window, eos_id=self.corpus.vocabulary.eos_id
+                    )
                 )
         else:
             valid = 0.0
@@ -199,10 +207,13 @@ class Trainer:
                 "train_perplexity": train,
                 "valid_perplexity": valid,
                 "seconds": position.seconds,
+                **({} if escape is None else {"escape": escape}),
                 **self.model.diagnostics(),
             }
             self.metrics.append(entry)
             self.watcher.epoch(position, config.epochs, train, valid)
+            if escape is not None and escape > ESCAPED:
+                self.watcher.tell(warn_of_escape(escape, self.learner.objective.config))
         position.window, position.epoch_nats, position.epoch_tokens = 0, 0.0, 0
         self.learner.begin()
         self._checkpoint()
