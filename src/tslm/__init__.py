@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tslm.errors import TslmError
     from tslm.evaluation.perplexity import Perplexity
     from tslm.inference.adapt import Adaptation, adapt
+    from tslm.inference.add import Addition, add
     from tslm.inference.caching import evaluate_cache, with_cache
     from tslm.inference.compare import compare
     from tslm.inference.comparison import Comparison
@@ -57,6 +58,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Adaptation": "tslm.inference.adapt",
+    "Addition": "tslm.inference.add",
     "Comparison": "tslm.inference.comparison",
     "Compression": "tslm.inference.compress",
     "Constraint": "tslm.inference.patterns",
@@ -82,6 +84,7 @@ _HOMES = {
     "Unrolled": "tslm.inference.unroll",
     "Vocabulary": "tslm.corpus.vocabulary",
     "adapt": "tslm.inference.adapt",
+    "add": "tslm.inference.add",
     "compare": "tslm.inference.compare",
     "compress": "tslm.inference.compress",
     "evaluate": "tslm.inference.evaluate",
@@ -110,6 +113,7 @@ _HOMES = {
 
 __all__ = [
     "Adaptation",
+    "Addition",
     "Comparison",
     "Compression",
     "Constraint",
@@ -135,6 +139,7 @@ __all__ = [
     "Unrolled",
     "Vocabulary",
     "adapt",
+    "add",
     "compare",
     "compress",
     "evaluate",

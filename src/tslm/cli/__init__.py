@@ -28,6 +28,7 @@ COMMANDS = (
     "explain",
     "tensors",
     "compress",
+    "add",
     "serve",
     "decompose",
     "draw",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -139,11 +139,26 @@ def _tune_log_linear(
     Each step reads the text once, cut into columns so that many distributions are formed at a time; only a column's
     first words see another history than in the whole text.
     """
-    weights = np.array(even.config.weights)
+    return climb(lambda weights: _derivatives(even, weights, ids, tick), len(even.parts))
+
+
+def climb(
+    derive: Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]], count: int
+) -> Float[np.ndarray, " K"]:
+    """Return the weights, none below zero, at which a concave log-likelihood is highest, by Newton's method.
+
+    Args:
+        derive: gives its gradient at some weights, and minus its Hessian.
+        count: how many weights there are; they begin equal, with the sum one.
+
+    Raises:
+        NumberError: all weights fall to zero.
+    """
+    weights = np.full(count, 1 / count)
     for _ in range(12):
-        gradient, curvature = _derivatives(even, weights, ids, tick)
+        gradient, curvature = derive(weights)
         # A little on the diagonal: two equal models have no one best weight.
-        ridge = 1e-9 * np.trace(curvature) * np.eye(len(weights))
+        ridge = 1e-9 * np.trace(curvature) * np.eye(count)
         step = np.linalg.solve(curvature + ridge, gradient)
         moved = np.maximum(weights + np.clip(step, -0.5, 0.5), 0.0)
         if moved.sum() == 0:

@@ -22,6 +22,8 @@ from tslm.training.position import STATE
 
 RECIPE = "recipe.toml"
 VOCABULARY = "vocabulary.txt"
+ADDITION = "addition.json"
+"""What a sum of models was made of."""
 LOCK = ".lock"
 
 SMALL = (RECIPE, VOCABULARY, RULE_FILE)
@@ -120,7 +122,7 @@ def keep(run: Path, folder: Path, place: str | None = None) -> Path:
     corpus = summary.corpus.name
     name = f"{corpus}/{run.name.removeprefix(f'{corpus}-')}"
     kept = folder / (place or (name if summary.test is not None else f"tuning/{name}"))
-    for file in (SUMMARY, RECIPE, METRICS):
+    for file in (SUMMARY, RECIPE, METRICS, ADDITION):
         if (run / file).exists():
             write_text(kept / file, (run / file).read_text(encoding="utf-8"))
     return kept
