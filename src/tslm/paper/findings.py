@@ -46,6 +46,7 @@ def find_all(corpus: str, results: Path) -> dict[str, list[Finding]]:
                 ("gated", "tslm"),
                 ("gated-decay", "lstm-decay"),
                 ("gated-spelling", "lstm-spelling"),
+                ("gated-stack", "lstm-spelling"),
             )
             if better in TABLE_2[corpus] and worse in TABLE_2[corpus]
         ],
@@ -56,6 +57,7 @@ def find_all(corpus: str, results: Path) -> dict[str, list[Finding]]:
                 ("tslm-mos", "tslm"),
                 ("gated-mos-768", "gated-768"),
                 ("gated-mos-spelling", "gated-768-spelling"),
+                ("gated-mos", "gated-spelling"),
             )
             if better in TABLE_2[corpus] and worse in TABLE_2[corpus]
         ],

@@ -53,6 +53,7 @@ TABLE_2: dict[str, dict[str, PaperRow]] = {
         "gated-even": PaperRow("TSLM, gated, rare words slower (ours)", "512 × 1", None, None),
         "lstm-spelling": PaperRow("LSTM, spelling (ours)", "512 × 1", None, None),
         "gated-spelling": PaperRow("TSLM, gated, spelling (ours)", "512 × 1", None, None),
+        "gated-stack": PaperRow("TSLM, gated, two layers, spelling (ours)", "500 × 2", None, None),
         "gated-mos": PaperRow("TSLM, gated, spelling + MoS (ours)", "512 × 1", None, None),
         "rnn-mos": PaperRow("RNN + MoS", "512 × 1", 85.6, 81.8),
         "tslm-mos": PaperRow("TSLM + MoS", "512 × 1", 83.9, 81.0),
