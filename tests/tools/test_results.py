@@ -21,6 +21,7 @@ from tools.results import (
 )
 
 from tslm.errors import RunError
+from tslm.runs.folder import ADDITION
 
 ROOT = Path(__file__).parents[2]
 
@@ -55,7 +56,8 @@ def test_every_result_says_how_it_was_made() -> None:
         assert summary.test is not None
         assert summary.test.protocol
         if summary.training is not None:
-            assert (folder / "metrics.jsonl").exists(), folder
+            # A sum was trained as its terms, each of which has its own metrics.
+            assert (folder / "metrics.jsonl").exists() or (folder / ADDITION).exists(), folder
         assert not list(folder.glob("*.safetensors")), "no weights under results/"
 
 
