@@ -40,13 +40,15 @@ def score(model, ids) -> np.ndarray:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("gate", ["none", "linear", "tanh"])
+@pytest.mark.parametrize("gate", ["none", "linear", "tanh", "product"])
 @pytest.mark.parametrize("name", CELLS)
 def test_units_that_nothing_reads_are_dropped_without_loss(synthetic, name, gate) -> None:
     model = make(synthetic, CELLS[name], output_gate=gate)
     model.cell(0).W[:, 6:] = 0
     model.cell(0).settle()
     model.head.projection.weight[:, 6:] = 0
+    if model.product is not None:
+        model.product[:, 6:] = 0
     ids = synthetic.splits["train"]
     smaller = compress_model(model, ids, 6, tokens=4000)
     assert smaller.config.rank == 6

@@ -226,6 +226,41 @@ def test_contributions_of_an_exact_cell_add_up_to_the_logits(variant, gate) -> N
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("variant", ["pure", "bounded", "gated", "split"])
+def test_contributions_through_products_are_shapley_values(variant) -> None:
+    """Each word's share is what it adds in the mean over all orders in which the words' terms may come in."""
+    model = small(variant, embedding=4, output_gate="product")
+    assert model.product is not None
+    model.product.add_(0.5 * torch.randn_like(model.product))
+    sentence = ["a", "b", "b", "a"]
+    explanation = explain(model, " ".join(sentence))
+    assert explanation.contributions.exact
+    assert "half is each one's" in explanation.contributions.method
+    assert not explanation.effects.exact
+    assert "read out through products" in explanation.effects.method
+    ids = model.vocabulary.encode(["<eos>", *sentence, "<eos>"])
+    words_TM = model.embed(torch.from_numpy(ids[:-1].astype(np.int64)))
+    A_TRR, c_TR, first_TR = model.cell(0).operators(words_TM)
+    weight_VM = model.output_VM - model.output_VM.mean(0)
+    terms: list[torch.Tensor] = []
+    for t, number in enumerate(ids[1:].tolist()):
+        terms = [A_TRR[t] @ term for term in terms] + [first_TR[0] if t == 0 else c_TR[t]]
+
+        def logit(players, t=t, number=number, terms=terms) -> float:
+            state_R = sum((terms[s] for s in players), torch.zeros_like(terms[0]))
+            read_R = model.open_gate(words_TM[t]) * state_R * (1 + model.product @ state_R)
+            return float(weight_VM[number] @ model.head(read_R[None])[0][0, 0])
+
+        shares = np.zeros(t + 1)
+        orders = list(itertools.permutations(range(t + 1)))
+        for order in orders:
+            for place, player in enumerate(order):
+                shares[player] += (logit(order[: place + 1]) - logit(order[:place])) / len(orders)
+        np.testing.assert_allclose(explanation.contributions.matrix[: t + 1, t], shares, atol=1e-10)
+        assert (explanation.contributions.matrix[t + 1 :, t] == 0).all()
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("variant", ["bounded", "gated"])
 def test_a_stack_that_adds_up_has_the_first_layers_contributions(variant) -> None:
     model = small(variant, embedding=4, output_gate="linear", layers=2, skip=True)
@@ -244,6 +279,9 @@ def test_a_stack_that_adds_up_has_the_first_layers_contributions(variant) -> Non
         assert explanation.contributions.matrix[:, t].sum() == pytest.approx(expected, abs=1e-9)
     without = explain(small(variant, embedding=4, output_gate="linear", layers=2), " ".join(sentence))
     assert without.contributions is None
+    # The layers' states meet in products: no share is the first one's alone.
+    mixed = small(variant, embedding=4, output_gate="product", layers=2, skip=True)
+    assert explain(mixed, " ".join(sentence)).contributions is None
 
 
 @torch.no_grad()

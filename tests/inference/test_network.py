@@ -85,7 +85,9 @@ def test_it_contracts_to_the_models_own_logits(cell: Any, more: dict[str, Any], 
 
 @pytest.mark.parametrize("cell", CELLS, ids=name)
 @pytest.mark.parametrize(
-    "more", [{"output_gate": "tanh"}, {"head": MixtureConfig(experts=3)}], ids=["tanh", "mixture"]
+    "more",
+    [{"output_gate": "tanh"}, {"output_gate": "product"}, {"head": MixtureConfig(experts=3)}],
+    ids=["tanh", "product", "mixture"],
 )
 def test_where_no_matrix_reads_the_state_it_contracts_to_the_state(cell: Any, more: dict[str, Any]) -> None:
     model = make(cell, **more)

@@ -41,7 +41,7 @@ def explain_chain(
         words=reports,
         effects=_find_effects(model, cell, words_TM, states_TR, targets_T, reference) if effects else None,
         contributions=_share_out(model, cell, words_TM, targets_T)
-        if effects and cell.exact and (alone or model.config.skip)
+        if effects and cell.exact and (alone or (model.config.skip and model.product is None))
         else None,
         state_norms=tuple(states_TR[1:].norm(dim=-1).tolist()),
         cuts=_cut(model, cell, words_TM, states_TR) if cuts and alone else None,
@@ -49,11 +49,14 @@ def explain_chain(
 
 
 def is_exact(model: RecurrentModel, cell: ChainCell) -> bool:
-    """Whether the logits are multilinear in what the words bring: a tensor network, contracted exactly."""
+    """Whether the logits are a contraction of one chain of tensors: linear in the state, whose cell is exact.
+
+    Read out through products they are one of two chains, which is exact too, but another network.
+    """
     return (
         cell.exact
         and model.config.layers == 1
-        and model.config.output_gate != "tanh"
+        and model.config.reads_linearly
         and model.head.linear() is not None
     )
 
@@ -109,8 +112,14 @@ def _name_method(model: RecurrentModel, cell: ChainCell) -> str:
         return "the normalised recurrence, not multilinear,"
     if model.config.layers > 1:
         return "exact contraction of the first layer, the layers above it read again,"
-    reason = "tanh" if model.config.output_gate == "tanh" else "a mixture of softmaxes"
-    return f"exact contraction of the states, read out through {reason},"
+    return f"exact contraction of the states, read out through {name_readout(model)},"
+
+
+def name_readout(model: RecurrentModel) -> str:
+    """Say what keeps the logits from being linear in the state."""
+    if model.config.reads_linearly:
+        return "a mixture of softmaxes"
+    return "products" if model.product is not None else "tanh"
 
 
 def _share_out(
@@ -118,14 +127,16 @@ def _share_out(
 ) -> Contributions | None:
     """Eq. 19. Return what each earlier word adds to the logit of each word: h_t is a sum over the words read.
 
-    h_t = Σ_s A(x_t) ⋯ A(x_{s+1}) c(x_s), so each word's term is carried on by the linear part alone.
+    h_t = Σ_s A(x_t) ⋯ A(x_{s+1}) c(x_s), so each word's term is carried on by the linear part alone. Where products are
+    read out, h ⊙ (1 + Q h) is a sum over words and pairs of words; half of a pair is given to either, which makes each
+    word's share its Shapley value: what it adds in the mean over all orders in which the terms may come in.
     """
     linear_MR = model.head.linear()
     if linear_MR is None:
         return None
     T = len(targets_T)
     terms_TR = words_TM.new_zeros(0, cell.rank)
-    opened_TR = model.read_out(torch.ones_like(words_TM.new_empty(T, cell.rank)), words_TM)
+    opened_TR = model.open_gate(words_TM)
     if model.config.output_gate == "tanh":
         opened_TR = torch.ones_like(opened_TR)
     # Against the mean of all words: a constant added to every logit changes no probability.
@@ -134,16 +145,23 @@ def _share_out(
     for t in range(T):
         A_1RR, c_1R, first_1R = cell.operators(words_TM[t : t + 1])
         terms_TR = torch.cat([terms_TR @ A_1RR[0].t(), first_1R if t == 0 else c_1R])
-        read_TM = (terms_TR * opened_TR[t]) @ linear_MR.to(terms_TR).t()
+        shares_TR = terms_TR
+        if model.product is not None:
+            state_R = terms_TR.sum(0)
+            asked_TR = terms_TR @ model.product.t()
+            shares_TR = terms_TR + (terms_TR * asked_TR.sum(0) + state_R * asked_TR) / 2
+        read_TM = (shares_TR * opened_TR[t]) @ linear_MR.to(terms_TR).t()
         matrix[: t + 1, t] = (read_TM @ weight_TM[t]).double().numpy()
     where = "to the logit of each word"
     if model.config.output_gate == "tanh":
         where += " before gate and tanh"
+    if model.product is not None:
+        where += " (of what two words bring together, half is each one's)"
     above = "" if model.config.layers == 1 else ", in the first layer, to which those above add theirs"
     return Contributions(
         method=f"the exact, additive share {where}, against the mean of all words{above}; "
         "the first row is the beginning of the text",
-        exact=is_exact(model, cell),
+        exact=model.config.layers == 1 and model.config.output_gate != "tanh",
         matrix=matrix,
     )
 
@@ -152,7 +170,7 @@ def _cut(model: RecurrentModel, cell: ChainCell, words_TM: Tensor, states_TR: Te
     """Return the effective ranks across the cuts of the chain."""
     every_VM = model.embed(torch.arange(len(model.vocabulary)))
     linear_MR = model.head.linear()
-    logits = linear_MR is not None and model.config.output_gate != "tanh"
+    logits = linear_MR is not None and model.config.reads_linearly
     gates = None
     if logits and model.gate is not None:
         gates = _open_gates(model, words_TM[-1:]).double(), _open_gates(model, every_VM).double()
@@ -186,7 +204,7 @@ def _cut(model: RecurrentModel, cell: ChainCell, words_TM: Tensor, states_TR: Te
 
 def _open_gates(model: RecurrentModel, words_NM: Tensor) -> Tensor:
     """Return the linear output gates of words."""
-    return model.read_out(words_NM.new_ones(len(words_NM), model.config.rank), words_NM)
+    return model.open_gate(words_NM)
 
 
 def _bring(cell: ChainCell, words_NM: Tensor) -> Parts:

@@ -146,6 +146,8 @@ def _select(model: RecurrentModel, chosen_S: Tensor) -> RecurrentModel:
     if smaller.gate is not None and model.gate is not None:
         smaller.gate.weight.copy_(model.gate.weight[chosen_S])
         smaller.gate.bias.copy_(model.gate.bias[chosen_S])
+    if smaller.product is not None and model.product is not None:
+        smaller.product.copy_(model.product[chosen_S][:, chosen_S])
     return smaller
 
 
@@ -178,8 +180,10 @@ class _Targets:
 
     moved_NS: Tensor
     """W h (+ b) of the chosen units."""
+    asked_NS: Tensor | None
+    """Q h of the chosen units, where products are read out."""
     read_NM: Tensor
-    """What the head's linear map makes of the state."""
+    """What the head's linear map makes of what is read out."""
 
 
 @torch.no_grad()
@@ -188,14 +192,15 @@ def _find_targets(model: RecurrentModel, cell: ChainCell, reading: Reading, chos
     moved_NS = reading.before_NR @ W_RR[chosen_S].mT
     if _has_bias(cell):
         moved_NS = moved_NS + cast(TslmCell, cell).b.double()[chosen_S]
+    asked_NS = None if model.product is None else reading.states_NR @ model.product.double()[chosen_S].mT
     head = model.head
     if isinstance(head, MixtureHead):
         weight = torch.cat([head.latent.weight, head.prior.weight]).double()
         bias = torch.cat([head.latent.bias, head.prior.weight.new_zeros(len(head.prior.weight))]).double()
-        return _Targets(moved_NS, reading.outputs_NR @ weight.mT + bias)
+        return _Targets(moved_NS, asked_NS, reading.outputs_NR @ weight.mT + bias)
     projection = cast(SoftmaxHead, head).projection
     read_NM = reading.outputs_NR if projection is None else reading.outputs_NR @ projection.weight.double().mT
-    return _Targets(moved_NS, read_NM)
+    return _Targets(moved_NS, asked_NS, read_NM)
 
 
 @torch.no_grad()
@@ -207,6 +212,8 @@ def _fit(smaller: RecurrentModel, own: Reading, wanted: _Targets, model: Recurre
     if _has_bias(cell):
         cell.b.copy_(b_S)
     cell.settle()
+    if smaller.product is not None and wanted.asked_NS is not None:
+        smaller.product.copy_(_regress(own.states_NR, wanted.asked_NS, intercept=False)[0])
     if isinstance(smaller.head, MixtureHead):
         # The prior has no bias, so nothing has an intercept but the latents' own.
         weight, bias = _regress(own.outputs_NR, wanted.read_NM, intercept=True)

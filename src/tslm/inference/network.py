@@ -125,12 +125,18 @@ def lift_vector(vector: Float[Tensor, " P"]) -> Float[Tensor, " P1"]:
 
 def _find_readout(model: RecurrentModel, last_M: Tensor) -> tuple[list[tuple[str, Tensor]], bool, list[str]]:
     """Return what stands between the last state and the logits, whether it can be said, and what else to say."""
+    if model.product is not None:
+        return (
+            [],
+            False,
+            ["the open leg is the state, of which two copies are multiplied as they are read out"],
+        )
     if not isinstance(model.head, SoftmaxHead) or model.config.output_gate == "tanh":
         what = "tanh" if isinstance(model.head, SoftmaxHead) else "a mixture of softmaxes"
         return [], False, [f"the open leg is the state, which {what} reads: no tensor"]
     readout: list[tuple[str, Tensor]] = []
     if model.gate is not None:
-        opened_R = model.read_out(last_M.new_ones(model.config.rank), last_M)
+        opened_R = model.open_gate(last_M)
         readout.append(("o", lift_vector(opened_R)))
     if model.head.projection is not None:
         weight_MR = model.head.projection.weight

@@ -46,8 +46,8 @@ def sentence_state(model: ModelLike, sentence: str, cut: int) -> TensorTrain:
     recurrent, cell = require_chain(opened)
     if not is_exact(recurrent, cell):
         raise UnsupportedError(
-            "the model's logits are no contraction of a tensor network; give a pure, biased, bounded or gated model "
-            "with a softmax"
+            "the model's logits are no contraction of one chain of tensors; give a pure, biased, bounded or gated "
+            "model with a softmax that reads its state as it is or through a linear gate"
         )
     words = opened.rule.split(read_string(sentence, "sentence"))
     if not words:

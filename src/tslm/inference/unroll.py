@@ -210,8 +210,8 @@ def unroll(
     recurrent, cell = require_chain(opened)
     if not is_exact(recurrent, cell):
         raise UnsupportedError(
-            "the model's logits are no contraction of a tensor network: its cell is normalised, or tanh or a mixture "
-            "of softmaxes reads its state; give a pure, biased, bounded or gated one with a softmax"
+            "the model's logits are no contraction of one chain of tensors: its cell is normalised, or tanh, products "
+            "or a mixture of softmaxes read its state; give a pure, biased, bounded or gated one with a softmax"
         )
     if (sentence is None) == (length is None):
         raise InputError("give a sentence or a length, and not both")
@@ -263,7 +263,7 @@ def make_cores(model: RecurrentModel, cell: ChainCell, ids_X: Tensor, places: in
     middle = lifted.permute(2, 0, 1)
     gated = middle
     if model.gate is not None:
-        opened_XR = model.read_out(torch.ones_like(c_XR), words_XM).double()
+        opened_XR = model.open_gate(words_XM).double()
         gated = middle * torch.cat([opened_XR, opened_XR.new_ones(X, 1)], 1)
     linear_MR = model.head.linear()
     assert linear_MR is not None  # noqa: S101 - an exact model has one

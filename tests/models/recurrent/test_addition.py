@@ -27,6 +27,7 @@ CONFIGS = {
     "gated": RecurrentConfig(cell=GatedConfig(), output_gate="linear", head=SoftmaxConfig(readout=True)),
     "split": RecurrentConfig(cell=GatedConfig(split=True), output_gate="tanh"),
     "stack": RecurrentConfig(cell=GatedConfig(), layers=2, skip=True, output_gate="linear"),
+    "product": RecurrentConfig(cell=GatedConfig(), output_gate="product", head=SoftmaxConfig(readout=True)),
     "pairs": RecurrentConfig(cell=GatedConfig(), pairs=True, output_gate="linear"),
     "pure": RecurrentConfig(cell=TslmConfig(variant="pure")),
     "biased": RecurrentConfig(cell=TslmConfig(variant="biased", norm_limit=0.7)),

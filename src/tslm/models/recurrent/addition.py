@@ -68,6 +68,9 @@ def add_models(models: Sequence[RecurrentModel], weights: Sequence[float]) -> Re
         gates = [model.gate for model in models if model.gate is not None]
         total.gate.weight.copy_(_side_by_side([gate.weight for gate in gates], ranks, sizes))
         total.gate.bias.copy_(torch.cat([gate.bias for gate in gates]))
+    if total.product is not None:
+        products = [model.product for model in models if model.product is not None]
+        total.product.copy_(_side_by_side(products, ranks, ranks))
     for layer in range(config.layers):
         cells = [model.cell(layer) for model in models]
         for name, parameter in total.cell(layer).named_parameters():

@@ -45,8 +45,9 @@ class RecurrentConfig:
     tied: bool = True
     """Use the embedding as the output matrix V."""
 
-    output_gate: Literal["none", "linear", "tanh"] = "none"
-    """Read the state out as it is, as o ⊙ h, or as o ⊙ tanh(h); o = 1.3 σ(G α + g) is a gate of the last word alone."""
+    output_gate: Literal["none", "linear", "tanh", "product"] = "none"
+    """Read the state out as it is, as o ⊙ h, as o ⊙ tanh(h), or as o ⊙ h ⊙ (1 + Q h), products of two copies of the
+    network; o = 1.3 σ(G α + g) is a gate of the last word alone."""
 
     dropout_words: float = 0.0
     """The chance that a word's whole vector is dropped for a window."""
@@ -71,6 +72,11 @@ class RecurrentConfig:
         for key in ("dropout_words", "dropout_input", "dropout_layers", "dropout_output"):
             value = getattr(self, key)
             check(0 <= value < 1, f"model.{key} = {value} must lie in [0, 1)")
+
+    @property
+    def reads_linearly(self) -> bool:
+        """Whether what is read out of the state is linear in it, behind a given word."""
+        return self.output_gate in ("none", "linear")
 
     def least_numbers(self, words: int) -> int:
         """Return how many numbers such a model has at the least: its embedding, each W, the first U, the head."""

@@ -64,6 +64,10 @@ class RecurrentModel(Trainable[RecurrentState]):
             config.cell.build(inputs if layer == 0 else R, R) for layer in range(config.layers)
         )
         self.gate = None if config.output_gate == "none" else _open_gate(inputs, R)
+        # Q starts small: the state is read out as it is, until training finds a use for products.
+        self.product = (
+            nn.Parameter(torch.randn(R, R) * 0.1 / math.sqrt(R)) if config.output_gate == "product" else None
+        )
         self.head: Head = config.head.build(R, M)
 
     @property
@@ -137,11 +141,25 @@ class RecurrentModel(Trainable[RecurrentState]):
     def read_out(
         self, states_NR: Float[Tensor, "*N R"], words_NM: Float[Tensor, "*N M"]
     ) -> Float[Tensor, "*N R"]:
-        """Return states as the head sees them: through the gate of the word just read, where there is one."""
+        """Return states as the head sees them: through the gate of the word just read, where there is one.
+
+        With products, o ⊙ h ⊙ (1 + Q h): each number is a quadratic form of the state, hence linear in (h, 1) ⊗ (h, 1).
+        That is the state of two copies of the network, whose words are copied by the δ-tensors of Eq. 3: where h is a
+        contraction of a tensor network of bond R + 1, what is read out is one of bond (R + 1)².
+        """
         if self.gate is None:
             return states_NR
-        opened_NR = GATE_GAIN * torch.sigmoid(linear(words_NM, self.gate.weight, self.gate.bias))
-        return opened_NR * (states_NR.tanh() if self.config.output_gate == "tanh" else states_NR)
+        if self.product is not None:
+            states_NR = states_NR * (1 + linear(states_NR, self.product))
+        elif self.config.output_gate == "tanh":
+            states_NR = states_NR.tanh()
+        return self.open_gate(words_NM) * states_NR
+
+    def open_gate(self, words_NM: Float[Tensor, "*N M"]) -> Float[Tensor, "*N R"]:
+        """Return o(x) of the words just read: ones where there is no gate."""
+        if self.gate is None:
+            return words_NM.new_ones(*words_NM.shape[:-1], self.config.rank)
+        return GATE_GAIN * torch.sigmoid(linear(words_NM, self.gate.weight, self.gate.bias))
 
     def read_window(
         self,
