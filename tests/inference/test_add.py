@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 import tslm
 from tslm.cli import main
@@ -65,7 +66,10 @@ def test_the_sum_is_explained_exactly_compressed_and_adapted_like_any_exact_mode
 
 def test_the_folder_tells_its_terms_and_what_is_kept_does_too(summed, runs, second, tmp_path) -> None:
     told = json.loads((summed.folder / "addition.json").read_text())
-    assert [term["folder"] for term in told["terms"]] == [str(runs["gated"]), str(second)]
+    # By their names alone: where they lay is nobody's business but the report's.
+    assert told["folder"] == summed.folder.name
+    assert [term["folder"] for term in told["terms"]] == [runs["gated"].name, second.name]
+    assert [term.folder for term in summed.terms] == [str(runs["gated"]), str(second)]
     assert [term["weight"] for term in told["terms"]] == [term.weight for term in summed.terms]
     assert json.loads((keep(summed.folder, tmp_path) / "addition.json").read_text()) == told
 
@@ -96,6 +100,44 @@ def test_no_weights_are_better_than_the_tuned_ones(runs, second) -> None:
     assert sum(twice) == pytest.approx(tune_weights(models[:1], ids)[0], abs=1e-3)
 
 
+def test_a_term_that_does_not_help_is_left_out_and_spoils_nothing(runs, second, tmp_path) -> None:
+    models = [tslm.load(runs["gated"]), tslm.load(second), tslm.load(second)]
+    with torch.no_grad():  # what the third finds likely is unlikely
+        weight_MR = models[2].head.projection.weight
+        noise_MR = torch.randn(weight_MR.shape, generator=torch.Generator().manual_seed(1))
+        weight_MR.neg_().add_(noise_MR, alpha=0.1 * float(weight_MR.std()))
+    ids = tslm.open_run(second).open_corpus().splits["valid"]
+    weights = tune_weights(models, ids)
+    assert weights[2] == 0
+    np.testing.assert_allclose(weights[:2], tune_weights(models[:2], ids), atol=1e-4)
+    report = tslm.add([runs["gated"], second], tmp_path / "sum", weights=[0.0, 0.9])
+    assert [term.weight for term in report.terms] == [0.0, 0.9]
+    assert report.rank == tslm.load(report.folder).config.rank == 9
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_sum_of_a_trial_is_a_trial(runs, second, order, tmp_path) -> None:
+    trial = tmp_path / "trial"
+    overrides = ["train.seed=3", "train.test=false", "train.epochs=1"]
+    train(runs["gated"].parent / "gated.toml", trial, overrides=overrides)
+    terms = [(second, trial)[place] for place in order]
+    report = tslm.add(terms, tmp_path / "sum", weights=[0.5, 0.5])
+    assert report.test is None
+    summary = tslm.open_run(report.folder).summary
+    assert summary.test is None
+    assert not summary.recipe.train.test
+
+
+def test_without_the_corpus_it_says_what_the_corpus_is_for(runs, second, tmp_path, monkeypatch) -> None:
+    def away(*_, **__):
+        raise RunError("the corpus of run is not here")
+
+    monkeypatch.setattr("tslm.runs.run.Run.open_corpus", away)
+    with pytest.raises(RunError, match="measured on what its first term was measured on, but the corpus"):
+        tslm.add([runs["gated"], second], tmp_path / "sum", weights=[0.5, 0.5])
+    assert not (tmp_path / "sum").exists()
+
+
 def test_given_weights_are_taken(runs, second, tmp_path) -> None:
     report = tslm.add([runs["gated"], second], tmp_path / "one", weights=[1.0, 0.0])
     alone = tslm.evaluate(runs["gated"], split="valid").perplexity
@@ -114,6 +156,10 @@ def test_what_cannot_be_added_leaves_no_folder(runs, second, tmp_path) -> None:
         tslm.add([runs["gated"]], out)
     with pytest.raises(NumberError, match="3 weights for 2 models"):
         tslm.add([runs["gated"], second], out, weights=[1.0, 1.0, 1.0])
+    with pytest.raises(NumberError, match="one of them not zero"):
+        tslm.add([runs["gated"], second], out, weights=[0.0, 0.0])
+    with pytest.raises(NumberError, match="too large"):
+        tslm.add([runs["gated"], second], out, weights=[1e39, 1.0])
     with pytest.raises(NumberError, match="finite"):
         tslm.add([runs["gated"], second], out, weights=[1.0, float("nan")])
     with pytest.raises(RunError, match="leave one of them out"):
@@ -137,4 +183,4 @@ def test_the_command_prints_a_table_or_json(runs, second, tmp_path, capsys) -> N
     assert len(report["terms"]) == 2
     assert main(["eval", str(tmp_path / "other"), "--split", "valid"]) == 0
     assert main([*command, "--weights", "0.5"]) == 2
-    assert "1 weights for 2 models" in capsys.readouterr().err
+    assert "1 weight for 2 models" in capsys.readouterr().err

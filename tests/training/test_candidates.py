@@ -12,6 +12,7 @@ from tslm.models.recurrent.config import RecurrentConfig
 from tslm.models.recurrent.heads.mixture import MixtureConfig
 from tslm.models.recurrent.heads.softmax import SoftmaxConfig
 from tslm.models.recurrent.model import RecurrentModel
+from tslm.runs.run import open_run
 from tslm.runs.train import train
 from tslm.training import candidates
 from tslm.training.candidates import ESCAPED, measure_escape, warn_of_escape
@@ -147,6 +148,30 @@ def test_a_run_that_is_well_says_nothing(recipe_path, tmp_path, settings, measur
     train(recipe_path, tmp_path / "run", overrides=settings, watcher=told)
     assert len(escapes(tmp_path / "run")) == measured
     assert not [line for line in told.lines if line.startswith("warning")]
+
+
+@pytest.mark.parametrize(
+    ("settings", "carry"),
+    [(["train.average=0.9"], True), (["train.state=reset"], False)],
+    ids=["averaged", "reset"],
+)
+def test_what_a_run_logs_is_measured_on_the_model_it_would_keep(
+    recipe_path, tmp_path, settings, carry
+) -> None:
+    train(recipe_path, tmp_path / "run", overrides=settings)
+    run = open_run(tmp_path / "run")
+    assert run.summary.training.best_epoch == run.summary.training.epochs
+    corpus, config = run.open_corpus(), run.recipe.train
+    counts_V = torch.from_numpy(np.bincount(corpus.splits["train"], minlength=len(corpus.vocabulary)))
+    draws = Objective(run.recipe.objective, len(corpus.vocabulary), torch.Generator(), counts_V)
+    ids = corpus.splits["valid"]
+    text = Columns(ids, batch=config.batch, window=config.window, eos_id=corpus.vocabulary.eos_id)
+    expected = measure_escape(run.model, draws.begun_anew(config.seed), text, carry=carry)
+    assert escapes(tmp_path / "run")[-1] == pytest.approx(expected, abs=1e-6)
+    if not carry:
+        assert expected != pytest.approx(
+            measure_escape(run.model, draws.begun_anew(config.seed), text), abs=1e-6
+        )
 
 
 def test_the_warning_states_how_wrong_the_perplexity_is() -> None:

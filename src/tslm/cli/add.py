@@ -30,7 +30,9 @@ def add(subparsers: Any) -> None:
     parser.add_argument(
         "--weights", type=float, nargs="+", metavar="λ", help="of the logits, one for each model"
     )
-    parser.add_argument("--tune", metavar="FILE", help="tune the weights on this text")
+    parser.add_argument(
+        "--tune", metavar="FILE", help="tune the weights on the first 10,000 words of this text"
+    )
     parser.add_argument("--data-dir", metavar="FOLDER", help="where to look for named corpora first")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.set_defaults(run=run)

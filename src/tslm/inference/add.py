@@ -19,7 +19,8 @@ from tslm.files import check_folder, to_json, write_text
 from tslm.inference.evaluate import encode
 from tslm.inference.inputs import ModelLike, TextLike, as_run, check_several
 from tslm.inference.interpolate import climb
-from tslm.models.recurrent.addition import add_models, check_addable
+from tslm.models.recurrent.addition import add_models, check_addable, check_weights
+from tslm.models.recurrent.heads.base import LOGITS
 from tslm.models.recurrent.model import RecurrentModel
 from tslm.runs.folder import ADDITION, locked_run, prepare_folder
 from tslm.runs.pretrained import name_run
@@ -29,8 +30,6 @@ from tslm.runs.train import measure
 
 TUNED = 10_000
 """How many words the weights are tuned on: a few numbers need no more, and each word needs all words' logits."""
-ROWS = 256
-"""Words whose logits are held at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,13 +57,21 @@ class Addition:
     parameters: int
     """All numbers of the sum; those off the diagonal, where one term's words would meet another's units, are zero."""
     valid: float
-    """Perplexity on valid, on the first words of which the weights were tuned unless they were given."""
+    """Perplexity on valid, on whose first words the weights were tuned unless they or another text were given."""
     test: float | None
-    """None where the first term is a trial, which leaves the test split alone."""
+    """None where a term is a trial, which leaves the test split alone."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as plain values."""
         return {**asdict(self), "folder": str(self.folder)}
+
+    def kept(self) -> dict[str, Any]:
+        """Return what its own folder keeps: folders by their names, wherever they were."""
+        terms = [
+            asdict(term) | {"folder": Path(term.folder).name if Path(term.folder).is_dir() else term.folder}
+            for term in self.terms
+        ]
+        return {**self.as_json(), "folder": self.folder.name, "terms": terms}
 
 
 def add(
@@ -80,18 +87,21 @@ def add(
 
     The logits of the sum are the weighted sum of the models' logits, so it predicts what their log-linear mix does; but
     it is a single network, with the ranks added up: it is explained, compressed, adapted and exported as any other.
-    The recipe in its folder is the first run's, with the size of the sum; ``addition.json`` has the terms.
+    The recipe in its folder is the first run's, with the size of the sum; ``addition.json`` has the terms. A term whose
+    weight is zero is named there and left out of the network.
 
     Args:
         runs: two or more run folders of recurrent models over the same words, with one kind of cell and one softmax.
         out: the folder to write.
         weights: of the logits; tuned when left out.
-        tune: the text to tune on; the valid split of the first run's corpus when left out, never test.
+        tune: the text to tune on, of which the first 10,000 words are read; the valid split of the first run's corpus
+            when left out, never test.
         data_dir: where to look for named corpora first.
         tick: told how many more tokens have been read.
 
     Raises:
-        TslmError: a run, the corpus or the text cannot be read, or the sum of the models is no such model.
+        TslmError: a run, the text, or the corpus, which the sum is measured on, cannot be read, or the sum of the
+            models is no such model.
     """
     check_several(runs, "run folders to add")
     opened, folder = [as_run(run) for run in runs], Path(out)
@@ -102,21 +112,25 @@ def add(
         raise RunError(f"{folder} is one of the models itself; choose another folder with --out")
     if weights is not None and tune is not None:
         raise RunError("weights are given or tuned; leave one of them out")
-    if weights is not None and len(weights) != len(runs):
-        raise NumberError(f"{len(weights)} weights for {len(runs)} models; give one for each")
-    if weights is not None and not np.isfinite(weights).all():
-        raise NumberError(f"weights {', '.join(map(str, weights))}; give finite numbers")
+    if weights is not None:
+        check_weights(weights, len(runs))
     check_folder(folder)
     # Not even one of the same shape is replaced: its terms may be others.
     if (folder / SUMMARY).exists():
         raise RunError(f"{folder} holds a run already; choose another folder with --out, or delete this one")
-    corpus = opened[0].open_corpus(data_dir)
+    try:
+        corpus = opened[0].open_corpus(data_dir)
+    except RunError as error:
+        raise RunError(f"a sum is measured on what its first term was measured on, but {error}") from error
     if weights is None:
         ids = corpus.splits["valid"] if tune is None else encode(models[0], tune).ids
         weights = tune_weights(recurrent, ids[:TUNED], tick)
-    total = add_models(recurrent, weights)
+    used = [(model, weight) for model, weight in zip(recurrent, weights, strict=True) if weight]
+    total = add_models([model for model, _ in used], [weight for _, weight in used])
     recipe = replace(opened[0].recipe, model=total.config)
-    trial = recipe.train is not None and not recipe.train.test
+    trial = any(run.recipe.train is not None and not run.recipe.train.test for run in opened)
+    if recipe.train is not None:
+        recipe = replace(recipe, train=replace(recipe.train, test=not trial))
     with locked_run(folder):
         prepare_folder(folder, recipe, total.vocabulary, total.rule)
         total.save(folder)
@@ -130,7 +144,7 @@ def add(
             valid=measured["valid"].perplexity,
             test=measured["test"].perplexity if "test" in measured else None,
         )
-        write_text(folder / ADDITION, to_json(report.as_json(), indent=2) + "\n")
+        write_text(folder / ADDITION, to_json(report.kept(), indent=2) + "\n")
         seconds, training = _add_up(opened, len(corpus.splits["train"]))
         summary = summarise(
             recipe,
@@ -169,10 +183,12 @@ def tune_weights(
     read_T1 = torch.cat([torch.tensor([models[0].vocabulary.eos_id]), targets_N[:-1]]).unsqueeze(1)
     latents = [model.head(model.read(read_T1, model.begin(1))[0][:, 0])[0][:, 0] for model in models]
 
+    rows = max(1, LOGITS // (len(models) * len(models[0].vocabulary)))
+
     def derive(weights: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         gradient_K, curvature_KK = np.zeros(len(models)), np.zeros((len(models), len(models)))
-        for begin in range(0, len(targets_N), ROWS):
-            part = slice(begin, begin + ROWS)
+        for begin in range(0, len(targets_N), rows):
+            part = slice(begin, begin + rows)
             found = _derive(models, [z[part] for z in latents], targets_N[part], torch.from_numpy(weights))
             gradient_K += found[0].numpy()
             curvature_KK += found[1].numpy()

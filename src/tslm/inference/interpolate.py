@@ -157,12 +157,17 @@ def climb(
     weights = np.full(count, 1 / count)
     for _ in range(12):
         gradient, curvature = derive(weights)
+        # What is at zero and would go below stays there, and the others step as if it were not.
+        free = (weights > 0) | (gradient > 0)
         # A little on the diagonal: two equal models have no one best weight.
         ridge = 1e-9 * np.trace(curvature) * np.eye(count)
-        step = np.linalg.solve(curvature + ridge, gradient)
+        step = np.zeros(count)
+        step[free] = np.linalg.solve((curvature + ridge)[np.ix_(free, free)], gradient[free])
         moved = np.maximum(weights + np.clip(step, -0.5, 0.5), 0.0)
         if moved.sum() == 0:
-            raise NumberError("no positive weight of a log-linear mix helps; use a linear one")
+            raise NumberError(
+                "no weights above zero help; mix the models linearly: tslm compare --mix linear"
+            )
         change = float(np.abs(moved - weights).max())
         weights = moved
         if change < 1e-4:

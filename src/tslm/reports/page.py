@@ -74,7 +74,8 @@ def make_run(summary: Summary, entries: Sequence[Mapping[str, Any]]) -> str:
         facts.append(["epochs", f"{training.epochs}, the best was {training.best_epoch}"])
         facts.append(["speed", f"{training.tokens_per_second:,.0f} tokens/s on {training.threads} threads"])
     if summary.parts:
-        facts.append(["mixed from", ", ".join(summary.parts)])
+        how = "added up from" if summary.recipe.kind == "recurrent" else "mixed from"
+        facts.append([how, ", ".join(summary.parts)])
     facts += [
         ["vocabulary", f"{summary.corpus.vocabulary:,} words"],
         ["corpus fingerprint", summary.corpus.fingerprint[:16]],

@@ -145,7 +145,7 @@ class Learner:
         """Return how many nats a word candidates miss on a text, or None where no step makes do with candidates."""
         if not (self.objective.estimates and self.model.asks):
             return None
-        # The same draws after every epoch, and none of training's own: a run that is resumed goes on as it would have.
+        # By a generator of its own, the same draws after every epoch: training draws what it would have drawn without.
         objective = self.objective.begun_anew(self.config.seed)
         return measure_escape(self.model, objective, columns, carry=self.config.state == "carried")
 

@@ -128,5 +128,5 @@ def test_models_of_other_words_or_too_few_weights_are_refused() -> None:
     other = RecurrentModel(first.config, Vocabulary(("the", "<eos>", "cow", "sat", "<unk>", "dog"))).double()
     with pytest.raises(UnsupportedError, match="different words"):
         add_models([first, other], (1.0, 1.0))
-    with pytest.raises(NumberError, match="1 weights for 2 models"):
+    with pytest.raises(NumberError, match="1 weight for 2 models"):
         add_models([first, first], (1.0,))

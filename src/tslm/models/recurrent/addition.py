@@ -8,6 +8,7 @@ matrix has theirs on its diagonal. So the sum is a model of the same kind, as ex
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,10 +34,9 @@ def add_models(models: Sequence[RecurrentModel], weights: Sequence[float]) -> Re
 
     Raises:
         UnsupportedError: the logits of such models are no sum of theirs, or the sum is no model of the same kind.
-        NumberError: there is not one weight for each model.
+        NumberError: there is not one weight for each model, or they are too large for the numbers of the sum.
     """
-    if len(weights) != len(models):
-        raise NumberError(f"{len(weights)} weights for {len(models)} models; give one for each")
+    check_weights(weights, len(models))
     check_addable(models)
     first = models[0]
     ranks, sizes = [m.config.rank for m in models], [m.config.embedding for m in models]
@@ -79,7 +79,19 @@ def add_models(models: Sequence[RecurrentModel], weights: Sequence[float]) -> Re
             columns = ranks if name == "W" or layer > 0 else sizes
             parameter.copy_(_side_by_side(parts, ranks, columns if parameter.ndim == 2 else None))
         total.cell(layer).settle()
+    if not all(bool(parameter.isfinite().all()) for parameter in total.parameters()):
+        raise NumberError(f"weights {', '.join(map(str, weights))} are too large for the numbers of the sum")
     return total
+
+
+def check_weights(weights: Sequence[float], count: int) -> None:
+    """Raise a NumberError unless there is one finite weight for each of so many models."""
+    if len(weights) != count:
+        raise NumberError(f"{show_count(len(weights), 'weight')} for {count} models; give one for each")
+    if not all(map(math.isfinite, weights)) or not any(weights):
+        raise NumberError(
+            f"weights {', '.join(map(str, weights))}; give finite numbers, one of them not zero"
+        )
 
 
 def check_addable(models: Sequence[object]) -> None:
