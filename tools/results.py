@@ -22,7 +22,7 @@ from tslm.paper.curves import draw_generalisation, make_ratios
 from tslm.paper.document import write_report
 from tslm.paper.findings import make_claims
 from tslm.paper.numbers import TABLE_2
-from tslm.paper.plan import FURTHER, expand
+from tslm.paper.plan import expand
 from tslm.paper.report import report
 from tslm.runs.catalogue import show_size
 from tslm.runs.folder import keep
@@ -31,8 +31,13 @@ from tslm.runs.summary import Summary, read_summary
 from tslm.tables import markdown_table, show_duration, show_number
 from tslm.training.metrics import read_metrics
 
-PLAIN_ROWS = ("kn5", "rnn", "lstm", "tslm")
-"""The paper's own rows with one softmax."""
+SELECTION = (
+    *("kn5", "rnn", "lstm", "tslm"),
+    *("lstm-spelling", "gated-spelling", "lstm-product", "gated-product"),
+    *("gated-stack", "gated-768-product", "kn5+gated"),
+)
+"""The README's rows: the paper's own with one softmax; the LSTM and the gated cell trained alike, and read out alike
+through products; two gated layers; the largest exact network; and a mix with counts."""
 
 
 @dataclass(frozen=True)
@@ -68,40 +73,20 @@ def make_results(folder: Path) -> str:
 
 
 def make_selection(folder: Path) -> str:
-    """Return the README's table: on the paper's corpora, the best run by validation of each kind worth comparing.
+    """Return the README's table: on the paper's corpora, the best run by validation of each row worth comparing.
 
-    Worth comparing are the paper's own rows with one softmax (a seed is no kind of its own), and every cell and every
-    mix that the paper has not. Rows with settings of their own are left to the page of all results: the best of many
-    settings of one cell beside one setting of another would compare how much was tried.
+    Other settings of the same cells are left to the page of all results: the best of many settings of one cell beside
+    one setting of another would compare how much was tried.
     """
     best: dict[tuple[str, str], Result] = {}
     for result in collect(folder):
-        corpus, summary = result.folder.parent.name, result.summary
-        if corpus not in TABLE_2 or summary is None or summary.valid is None:
+        corpus, row = result.folder.parent.name, result.folder.name.split("-seed")[0]
+        if corpus not in TABLE_2 or row not in SELECTION:
             continue
-        kind = _kind(result.folder.name, summary)
-        before = best.get((corpus, kind)) if kind else None
-        if kind and (before is None or summary.valid.perplexity < _valid(before)):
-            best[corpus, kind] = result
+        before = best.get((corpus, row))
+        if before is None or _valid(result) < _valid(before):
+            best[corpus, row] = result
     return _table(list(best.values()))
-
-
-def _kind(run: str, summary: Summary) -> str | None:
-    """Return what a run competes with; None for what the README leaves out."""
-    row, recipe = run.split("-seed")[0], summary.recipe
-    if row in FURTHER.get(summary.corpus.name, ()):
-        return None
-    if recipe.objective is not None and recipe.objective.counts:
-        return None  # it has learnt to be mixed, and with settings of its own
-    if row in PLAIN_ROWS:
-        return row
-    if recipe.kind == "recurrent":
-        return recipe.model.cell.kind if recipe.model.cell.kind not in PLAIN_ROWS else None
-    if recipe.kind in ("probabilistic", "joined"):
-        # On one corpus: the page on these models has the others.
-        return recipe.kind if summary.corpus.name == "ptb" else None
-    # What remembers the text at hand has a table of its own.
-    return recipe.kind if recipe.kind == "interpolation" and "cache" not in summary.parts else None
 
 
 def _valid(result: Result) -> float:

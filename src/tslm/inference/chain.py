@@ -95,10 +95,9 @@ def _find_effects(
     matrix = (scores_TB[:, :1] - scores_TB).double().t().numpy()
     # Row 0 (the sentence) goes, and <eos>, which nothing follows, comes in as the last row.
     matrix = np.triu(np.concatenate([matrix[1:], np.zeros((1, T))]), 1)
-    what = (
-        "the mean of all words (Eq. 14, of logits)" if reference == "mean" else "a word that changes nothing"
-    )
     exact = is_exact(model, cell)
+    mean = f"the mean of all words (Eq. 14, of {'logits' if exact else 'states'})"
+    what = mean if reference == "mean" else "a word that changes nothing"
     return Effects(
         method=f"{_name_method(model, cell)} with the word replaced by {what}", exact=exact, matrix=matrix
     )

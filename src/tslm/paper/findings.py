@@ -46,6 +46,9 @@ def find_all(corpus: str, results: Path) -> dict[str, list[Finding]]:
                 ("gated", "tslm"),
                 ("gated-decay", "lstm-decay"),
                 ("gated-spelling", "lstm-spelling"),
+                ("gated-product", "gated-spelling"),
+                ("gated-product", "lstm-product"),
+                ("gated-768-product", "gated-768-spelling"),
                 ("gated-stack", "lstm-spelling"),
             )
             if better in TABLE_2[corpus] and worse in TABLE_2[corpus]

@@ -27,14 +27,15 @@ FURTHER = {
     "ptb": (
         *("gated-decay", "lstm-decay", "gated-768", "gated-mos-768"),
         *("gated-spelling", "lstm-spelling", "gated-768-spelling", "gated-mos-spelling"),
+        *("gated-product", "lstm-product", "gated-768-product"),
     ),
     "wikitext-2": (
         *("gated-decay", "gated-even"),
-        *("gated-spelling", "lstm-spelling", "gated-stack", "gated-mos"),
+        *("gated-spelling", "lstm-spelling", "gated-stack", "gated-mos", "gated-product"),
     ),
 }
-"""Ours: the gated TSLM and the LSTM with decay of their matrices, larger ones, with a mixture, in two layers, and with
-words that move as they are spelt (``train.spelling``)."""
+"""Ours: the gated TSLM and the LSTM with decay of their matrices, larger ones, with a mixture, in two layers, with
+words that move as they are spelt (``train.spelling``), and read out through products of the state."""
 
 CITED = ("rnn-300", "lstm-200x2", "lstm-650x2", "lstm-1024")
 """The rows the paper cites; the last two take many hours on a CPU."""
