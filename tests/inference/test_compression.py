@@ -60,10 +60,11 @@ def test_units_that_nothing_reads_are_dropped_without_loss(synthetic, name, gate
 
 @torch.no_grad()
 @pytest.mark.parametrize("head", ["softmax", "mixture"])
+@pytest.mark.parametrize("gate", ["none", "product"])
 @pytest.mark.parametrize("name", ["biased", "gated"])
-def test_units_that_repeat_others_are_told_from_them(synthetic, name, head) -> None:
+def test_units_that_repeat_others_are_told_from_them(synthetic, name, gate, head) -> None:
     more = {"head": MixtureConfig(experts=2)} if head == "mixture" else {}
-    model = make(synthetic, CELLS[name], **more)
+    model = make(synthetic, CELLS[name], output_gate=gate, **more)
     cell = model.cell(0)
     blocks = 3 if name == "gated" else 1
     for part in (cell.U, cell.c):
@@ -72,6 +73,10 @@ def test_units_that_repeat_others_are_told_from_them(synthetic, name, head) -> N
     if name == "biased":
         cell.b[5:] = cell.b[:5]
     cell.settle()
+    if model.product is not None:
+        model.product.mul_(10)
+        for rows in (model.product, model.gate.weight, model.gate.bias):
+            rows[5:] = rows[:5]
     ids = synthetic.splits["train"]
     np.testing.assert_allclose(
         score(compress_model(model, ids, 5, tokens=4000), ids), score(model, ids), atol=0.02

@@ -17,8 +17,8 @@ EXAMPLES = """examples:
 
 --rank is for one layer of an exact cell: pure, biased or bounded TSLM, or gated. The units that are kept are those
 from which most of what the output sees of the states on the training text can be told; the matrix between states and
-the read-out are fitted anew, in closed form. That is no training, and the less is kept the more is lost: --tune 1
-trains the smaller model on for an epoch. Word vectors stay as they are."""
+the read-out, that of products included, are fitted anew, in closed form. That is no training, and the less is kept
+the more is lost: --tune 1 trains the smaller model on for an epoch. Word vectors stay as they are."""
 
 
 def add(subparsers: Any) -> None:

@@ -28,6 +28,8 @@ class Reading:
     states_NR: Tensor
     outputs_NR: Tensor
     """The states as the head sees them."""
+    opened_NR: Tensor
+    """The output gate, ones where there is none."""
 
 
 @torch.no_grad()
@@ -39,8 +41,9 @@ def read_states(model: RecurrentModel, ids_TB: Int[Tensor, "T B"]) -> Reading:
     before_TBR = states_TBR[:-1]
     if isinstance(cell, GatedCell) and cell.split:
         before_TBR = before_TBR * cell.factors(words_TBM[1:])[3]
-    outputs_TBR = model.read_out(states_TBR, words_TBM)
-    return Reading(*[part.flatten(0, 1).double() for part in (before_TBR, states_TBR[1:], outputs_TBR[1:])])
+    outputs_TBR, opened_TBR = model.read_out(states_TBR, words_TBM), model.open_gate(words_TBM)
+    found = (before_TBR, states_TBR[1:], outputs_TBR[1:], opened_TBR[1:])
+    return Reading(*[part.flatten(0, 1).double() for part in found])
 
 
 @torch.enable_grad()

@@ -96,7 +96,8 @@ def _find_effects(
     # Row 0 (the sentence) goes, and <eos>, which nothing follows, comes in as the last row.
     matrix = np.triu(np.concatenate([matrix[1:], np.zeros((1, T))]), 1)
     exact = is_exact(model, cell)
-    mean = f"the mean of all words (Eq. 14, of {'logits' if exact else 'states'})"
+    averaged = "logits" if exact else "states" if cell.exact else "factors"
+    mean = f"the mean of all words (Eq. 14, of {averaged})"
     what = mean if reference == "mean" else "a word that changes nothing"
     return Effects(
         method=f"{_name_method(model, cell)} with the word replaced by {what}", exact=exact, matrix=matrix
@@ -111,10 +112,10 @@ def _name_method(model: RecurrentModel, cell: ChainCell) -> str:
         return "the normalised recurrence, not multilinear,"
     if model.config.layers > 1:
         return "exact contraction of the first layer, the layers above it read again,"
-    return f"exact contraction of the states, read out through {name_readout(model)},"
+    return f"exact contraction of the states, read out through {_name_readout(model)},"
 
 
-def name_readout(model: RecurrentModel) -> str:
+def _name_readout(model: RecurrentModel) -> str:
     """Say what keeps the logits from being linear in the state."""
     if model.config.reads_linearly:
         return "a mixture of softmaxes"
@@ -127,8 +128,8 @@ def _share_out(
     """Eq. 19. Return what each earlier word adds to the logit of each word: h_t is a sum over the words read.
 
     h_t = Σ_s A(x_t) ⋯ A(x_{s+1}) c(x_s), so each word's term is carried on by the linear part alone. Where products are
-    read out, h ⊙ (1 + Q h) is a sum over words and pairs of words; half of a pair is given to either, which makes each
-    word's share its Shapley value: what it adds in the mean over all orders in which the terms may come in.
+    read out, h ⊙ (1 + Q h) is a sum over terms and pairs of terms; half of a pair is given to either, which makes each
+    word's share the Shapley value of its term: what it adds in the mean over all orders in which the terms may come in.
     """
     linear_MR = model.head.linear()
     if linear_MR is None:
@@ -172,7 +173,7 @@ def _cut(model: RecurrentModel, cell: ChainCell, words_TM: Tensor, states_TR: Te
     logits = linear_MR is not None and model.config.reads_linearly
     gates = None
     if logits and model.gate is not None:
-        gates = _open_gates(model, words_TM[-1:]).double(), _open_gates(model, every_VM).double()
+        gates = model.open_gate(words_TM[-1:]).double(), model.open_gate(every_VM).double()
     output = torch.eye(cell.rank, dtype=torch.float64)
     if logits:
         output = model.output_VM.double() @ cast(Tensor, linear_MR).double()
@@ -199,11 +200,6 @@ def _cut(model: RecurrentModel, cell: ChainCell, words_TM: Tensor, states_TR: Te
         exact=is_exact(model, cell) and not some,
         ranks=tuple(ranks.tolist()),
     )
-
-
-def _open_gates(model: RecurrentModel, words_NM: Tensor) -> Tensor:
-    """Return the linear output gates of words."""
-    return model.open_gate(words_NM)
 
 
 def _bring(cell: ChainCell, words_NM: Tensor) -> Parts:

@@ -8,8 +8,9 @@ kind, with one W and a few vectors per word, the smaller state must be some of t
    predictions, through all later words, say what is seen (the Fisher information: how much predictions change).
 2. Take units away one after the other: each time the one of which, and of all that is told by it, the others can tell
    most of what is seen by linear regression.
-3. Let the units that are left stand for the others: W and the read-out are replaced by their regressions.
-4. Run the smaller model, whose states drift from the larger one's, and fit the same two regressions to its own states.
+3. Let the units that are left stand for the others: W, the read-out, and Q where products are read out, are replaced by
+   their regressions.
+4. Run the smaller model, whose states drift from the larger one's, and fit the same regressions to its own states.
 
     >>> from tslm.models.recurrent.cells.gated import GatedConfig
     >>> from tslm.models.recurrent.config import RecurrentConfig
@@ -86,7 +87,7 @@ def compress_model(
     chosen_S = choose_units(reading.states_NR, seen_RR, rank, intercept=_has_bias(cell))
     smaller = _select(recurrent, chosen_S)
     wanted = _find_targets(recurrent, cell, reading, chosen_S)
-    own = Reading(*[part[:, chosen_S] for part in (reading.before_NR, reading.states_NR, reading.outputs_NR)])
+    own = Reading(**{name: part[:, chosen_S] for name, part in vars(reading).items()})
     found: list[tuple[float, dict[str, Tensor]]] = []
     for _ in range(1 + ROUNDS):
         _fit(smaller, own, wanted, recurrent)
@@ -146,8 +147,6 @@ def _select(model: RecurrentModel, chosen_S: Tensor) -> RecurrentModel:
     if smaller.gate is not None and model.gate is not None:
         smaller.gate.weight.copy_(model.gate.weight[chosen_S])
         smaller.gate.bias.copy_(model.gate.bias[chosen_S])
-    if smaller.product is not None and model.product is not None:
-        smaller.product.copy_(model.product[chosen_S][:, chosen_S])
     return smaller
 
 
@@ -212,20 +211,23 @@ def _fit(smaller: RecurrentModel, own: Reading, wanted: _Targets, model: Recurre
     if _has_bias(cell):
         cell.b.copy_(b_S)
     cell.settle()
+    outputs_NS = own.outputs_NR
     if smaller.product is not None and wanted.asked_NS is not None:
-        smaller.product.copy_(_regress(own.states_NR, wanted.asked_NS, intercept=False)[0])
+        Q_SS, _ = _regress(own.states_NR, wanted.asked_NS, intercept=False)
+        smaller.product.copy_(Q_SS)
+        outputs_NS = own.opened_NR * own.states_NR * (1 + own.states_NR @ Q_SS.mT)
     if isinstance(smaller.head, MixtureHead):
         # The prior has no bias, so nothing has an intercept but the latents' own.
-        weight, bias = _regress(own.outputs_NR, wanted.read_NM, intercept=True)
+        weight, bias = _regress(outputs_NS, wanted.read_NM, intercept=True)
         count = len(smaller.head.latent.bias)
         smaller.head.latent.weight.copy_(weight[:count])
         smaller.head.latent.bias.copy_(bias[:count])
-        prior, _ = _regress(own.outputs_NR, wanted.read_NM[:, count:], intercept=False)
+        prior, _ = _regress(outputs_NS, wanted.read_NM[:, count:], intercept=False)
         smaller.head.prior.weight.copy_(prior)
         return
     projection = cast(SoftmaxHead, smaller.head).projection
     assert projection is not None  # noqa: S101 - the smaller model has a readout
-    weight, bias = _regress(own.outputs_NR, wanted.read_NM, intercept=True)
+    weight, bias = _regress(outputs_NS, wanted.read_NM, intercept=True)
     projection.weight.copy_(weight)
     smaller.bias.copy_(model.bias + model.output_VM @ bias.to(model.bias.dtype))
 

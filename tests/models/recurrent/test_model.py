@@ -33,6 +33,9 @@ CONFIGS = {
     ),
     "pairs": RecurrentConfig(cell=GatedConfig(), rank=5, embedding=4, output_gate="linear", pairs=True),
     "product": RecurrentConfig(cell=GatedConfig(), rank=5, embedding=4, output_gate="product"),
+    "products everywhere": RecurrentConfig(
+        rank=5, embedding=4, layers=2, skip=True, output_gate="product", head=MixtureConfig(experts=3)
+    ),
 }
 
 

@@ -126,7 +126,7 @@ class RecurrentModel(Trainable[RecurrentState]):
         """Read the first cell's states by the cells above it; return the last states, and what those cells carry on.
 
         Each cell is a tensor network of what it reads. Their stack is none of the words, for the gates of the second
-        are made of the first one's states; with ``skip`` the first one's share of what is read out still is.
+        are made of the first one's states; with ``skip`` the first one's share of what is read out linearly still is.
         """
         after: list[CellState] = []
         for layer in range(1, len(self.cells)):
