@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hypothesis import settings
 
 from tslm.corpus.sources import Corpus, open_corpus
 from tslm.corpus.synthetic import Automaton, AutomatonConfig, make_corpus
+from tslm.models.recurrent import kernel
 
 # The machine may be busy: a slow example is no failure. The same examples every time: a failure can be repeated.
 settings.register_profile("tslm", deadline=None, derandomize=True)
@@ -31,6 +33,18 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         # Nothing in the tests goes out to the network: port 9 of the loopback answers nobody.
         patch.setenv("TSLM_MIRROR", "http://127.0.0.1:9")
         yield folder
+
+
+@pytest.fixture(params=["loop", "kernel"])
+def road(request: pytest.FixtureRequest, cache_folder: Path) -> Iterator[str]:
+    """What the accelerator does, by PyTorch operations and by what it has compiled."""
+    if request.param == "kernel" and shutil.which(os.environ.get("CXX", "g++")) is None:
+        pytest.skip("no C++ compiler here")
+    before = kernel.active()
+    kernel.accelerate(request.param == "kernel")
+    assert (kernel.active() is not None) == (request.param == "kernel")
+    yield request.param
+    kernel.accelerate(before is not None)
 
 
 def open_real(name: str) -> Corpus:

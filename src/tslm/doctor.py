@@ -45,6 +45,9 @@ class Diagnosis:
     threads: dict[str, int | str | None]
     """``processors`` of the machine, those this process may ``use``, and how many PyTorch takes."""
 
+    precision: dict[str, float]
+    """How fast matrices are multiplied in bfloat16, in multiples of single precision: above 1 it is worth having."""
+
     cache: dict[str, Any]
     """The ``folder``, whether it can be ``writable``, and the ``bytes`` in it."""
 
@@ -68,6 +71,7 @@ def diagnose() -> Diagnosis:
 
     import tslm
     from tslm.models.recurrent.kernel import KERNEL_VARIABLE
+    from tslm.models.recurrent.products import bfloat16_speed
 
     problems: list[str] = []
     folder = cache_dir()
@@ -92,6 +96,7 @@ def diagnose() -> Diagnosis:
             "torch": torch.get_num_threads(),
             "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
         },
+        precision={"bfloat16 / single": round(bfloat16_speed(), 2)},
         cache={"folder": str(folder), "writable": writable, "bytes": sum(_sizes(folder))},
         kernel={
             "on": on,

@@ -25,6 +25,7 @@ def test_the_doctor_says_what_is_there(capsys, monkeypatch, tmp_path) -> None:
     assert found["versions"]["tslm"] == tslm.__version__
     assert found["versions"]["torch"].startswith("2.13")
     assert found["threads"]["torch"] == torch.get_num_threads()
+    assert found["precision"]["bfloat16 / single"] > 0
     assert found["cache"] == {"folder": str(tmp_path / "cache"), "writable": True, "bytes": 5}
     assert {name: found["data"][name] for name in NAMED} == dict.fromkeys(NAMED)
     assert found["problems"] == []

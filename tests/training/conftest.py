@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tslm.corpus.synthetic import AutomatonConfig, write_corpus
+from tslm.training.watcher import Watcher
 
 RECIPE = """\
 [corpus]
@@ -49,3 +50,19 @@ def recipe_path(tmp_path_factory) -> Path:
     path = folder / "small.toml"
     path.write_text(RECIPE.format(text=folder))
     return path
+
+
+class Told(Watcher):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def tell(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.fixture
+def told() -> Told:
+    """A watcher that keeps what it is told."""
+    return Told()

@@ -19,7 +19,6 @@ from tslm.training.candidates import ESCAPED, measure_escape, warn_of_escape
 from tslm.training.config import ObjectiveConfig
 from tslm.training.metrics import read_metrics
 from tslm.training.objective import Objective
-from tslm.training.watcher import Watcher
 
 WORDS = 60
 CONFIG = ObjectiveConfig(frequent=5, sampled=6)
@@ -111,22 +110,11 @@ def test_one_begun_anew_draws_by_the_same_frequencies() -> None:
         assert torch.equal(drawn.log_weight_S, redrawn.log_weight_S)  # pyright: ignore[reportArgumentType]
 
 
-class Told(Watcher):
-    """Keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def tell(self, line: str) -> None:
-        self.lines.append(line)
-
-
 def escapes(folder) -> list[float]:
     return [line["escape"] for line in read_metrics(folder) if "escape" in line]
 
 
-def test_a_run_with_too_few_candidates_says_so_after_each_epoch(recipe_path, tmp_path) -> None:
-    told = Told()
+def test_a_run_with_too_few_candidates_says_so_after_each_epoch(recipe_path, tmp_path, told) -> None:
     train(
         recipe_path, tmp_path / "run", overrides=["objective.frequent=1", "objective.sampled=1"], watcher=told
     )
@@ -143,8 +131,7 @@ def test_a_run_with_too_few_candidates_says_so_after_each_epoch(recipe_path, tmp
     [([], 2), (["objective.frequent=0", "objective.sampled=0"], 0), (["train.state=reset"], 2)],
     ids=["enough candidates", "all words", "reset"],
 )
-def test_a_run_that_is_well_says_nothing(recipe_path, tmp_path, settings, measured) -> None:
-    told = Told()
+def test_a_run_that_is_well_says_nothing(recipe_path, tmp_path, settings, measured, told) -> None:
     train(recipe_path, tmp_path / "run", overrides=settings, watcher=told)
     assert len(escapes(tmp_path / "run")) == measured
     assert not [line for line in told.lines if line.startswith("warning")]

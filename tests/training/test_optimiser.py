@@ -58,7 +58,7 @@ def test_the_vectors_of_words_do_not_decay(moments) -> None:
 
 
 @pytest.mark.parametrize("own", [1.0, 0.25, 0.0])
-def test_moments_of_words_move_each_row_along_its_gradient(own) -> None:
+def test_moments_of_words_move_each_row_along_its_gradient(own, road) -> None:
     learning = words_and_rest()
     before = learning[0].detach().clone()
     config = TrainConfig(moments="words", learning_rate=0.1, beta2=0.95, weight_decay=0.2, adaptation=own)
@@ -98,7 +98,7 @@ def test_moments_of_words_are_adamws() -> None:
         TrainConfig(adaptation=0.5)
 
 
-def test_words_spelt_alike_move_together() -> None:
+def test_words_spelt_alike_move_together(road) -> None:
     words = ["reports", "reported", "reporter", "the", "<unk>", "of", "a"]
     spelling = Spelling(words)
     assert spelling.parts
@@ -110,6 +110,8 @@ def test_words_spelt_alike_move_together() -> None:
     matrix = spelling.spread(torch.eye(spelling.parts).double())  # words × parts
     assert torch.equal(matrix[3:], torch.zeros(4, spelling.parts).double())
     gradients = [torch.randn(7, 3).double() for _ in range(4)]
+    gradients[1][:3] = 0  # none of those spelt alike is seen in this step
+    gradients[2][1] = 0
     for gradient in gradients:
         learning[0].grad = gradient.clone()
         optimiser.step()
@@ -119,6 +121,49 @@ def test_words_spelt_alike_move_together() -> None:
         shared, [matrix.T @ g for g in gradients], own=1.0, **settings | {"rate": 0.05}
     )
     torch.testing.assert_close(learning[0].detach(), own + matrix @ shared, rtol=1e-6, atol=1e-6)
+
+
+def test_words_move_alike_on_any_number_of_threads(road) -> None:
+    words = [
+        stem + ending for stem in ("talk", "walk", "turn", "open") for ending in ("", "s", "ed", "ing", "er")
+    ]
+    spelling, threads_before, moved = Spelling(words), torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            torch.manual_seed(0)
+            learning = nn.ParameterList([torch.randn(len(words), 37)])
+            optimiser = make_optimiser(
+                TrainConfig(moments="words", spelling=1.0), learning, [learning[0]], spelling
+            )
+            for _ in range(3):
+                learning[0].grad = torch.randn(len(words), 37) * (torch.rand(len(words), 1) < 0.3)
+                optimiser.step()
+            moved.append(learning[0].detach())
+    finally:
+        torch.set_num_threads(threads_before)
+    assert torch.equal(*moved)
+
+
+def test_a_gradient_that_lies_in_another_order_is_read_rightly(road) -> None:
+    moved = []
+    for turned in (False, True):
+        torch.manual_seed(0)
+        learning = nn.ParameterList([torch.randn(5, 3)])
+        optimiser = make_optimiser(TrainConfig(moments="words"), learning, [learning[0]])
+        gradient = torch.randn(5, 3)
+        learning[0].grad = gradient.t().contiguous().t() if turned else gradient
+        optimiser.step()
+        moved.append(learning[0].detach())
+    torch.testing.assert_close(*moved)
+
+
+def test_a_gradient_that_is_no_number_is_not_passed_over(road) -> None:
+    learning = nn.ParameterList([torch.randn(5, 3)])
+    optimiser = make_optimiser(TrainConfig(moments="words"), learning, [learning[0]])
+    learning[0].grad = torch.zeros(5, 3).index_fill_(0, torch.tensor([2]), float("nan"))
+    optimiser.step()
+    assert learning[0].detach()[2].isnan().all()
 
 
 @pytest.mark.parametrize("moments", ["numbers", "words"])

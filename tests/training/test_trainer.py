@@ -109,8 +109,8 @@ def test_ctrl_c_while_the_last_epoch_is_validated_stops_too(
     assert outcome(tmp_path / "run") == unbroken
 
 
-def test_moments_of_words_are_resumed_too(recipe_path, tmp_path, monkeypatch) -> None:
-    overrides = ["train.moments=words", "train.epochs=2"]
+def test_moments_of_words_are_resumed_too(recipe_path, tmp_path, monkeypatch, road) -> None:
+    overrides = ["train.moments=words", "train.spelling=1.0", "train.epochs=2"]
     train(recipe_path, tmp_path / "unbroken", overrides=overrides)
     stop_at(7, monkeypatch)
     with pytest.raises(Stopped):
@@ -415,3 +415,17 @@ def test_a_kind_without_bfloat16_says_so(recipe_path, tmp_path) -> None:
     )
     with pytest.raises(RunError, match="'probabilistic' is trained in single precision"):
         train(recipe, tmp_path / "run", overrides=overrides)
+
+
+@pytest.mark.parametrize(
+    ("speed", "precision", "warned"), [(0.25, "bfloat16", 1), (1.9, "bfloat16", 0), (0.25, "single", 0)]
+)
+def test_a_run_says_where_bfloat16_does_not_pay(
+    recipe_path, tmp_path, monkeypatch, speed, precision, warned, told
+) -> None:
+    monkeypatch.setattr("tslm.training.trainer.bfloat16_speed", lambda: speed)
+    overrides = [f"train.precision={precision}", "train.epochs=1"]
+    train(recipe_path, tmp_path / "run", overrides=overrides, watcher=told)
+    found = [line for line in told.lines if "bfloat16" in line]
+    assert len(found) == warned
+    assert all("0.25 of its speed" in line and "--set train.precision=single" in line for line in found)

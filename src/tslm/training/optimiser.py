@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tslm.models.recurrent.kernel import Kernel, active
 from tslm.training.config import TrainConfig
 from tslm.training.spelling import Spelling
 
@@ -90,25 +91,65 @@ class WordAdamW(torch.optim.AdamW):
             return
         state = self.state[matrix_VM]
         state["step"] = state.get("step", torch.zeros(())) + 1
-        moved_VM = self._direct(state, "exp_avg", gradient_VM, group, group["adaptation"])
-        matrix_VM.add_(moved_VM, alpha=-rate)
+        _prepare(state, "exp_avg", len(matrix_VM), matrix_VM)
         if self.spelling is not None:
-            moved_CM = self._direct(state, "shared_avg", self.spelling.gather(gradient_VM), group, 1.0)
+            _prepare(state, "shared_avg", self.spelling.parts, matrix_VM)
+        kernel = active()
+        whole = gradient_VM.is_contiguous() and matrix_VM.is_contiguous()
+        if kernel is not None and whole and kernel.takes(matrix_VM, gradient_VM):
+            self._move_by_kernel(kernel, matrix_VM, gradient_VM, group, state)
+            return
+        _follow(state, "exp_avg", gradient_VM, group)
+        step_V1 = _step_sizes(state, "exp_avg", group, group["adaptation"])
+        matrix_VM.addcmul_(state["exp_avg"], step_V1, value=-rate)
+        if self.spelling is not None:
+            _follow(state, "shared_avg", self.spelling.gather(gradient_VM), group)
+            moved_CM = state["shared_avg"] * _step_sizes(state, "shared_avg", group, 1.0)
             matrix_VM.add_(self.spelling.spread(moved_CM), alpha=-rate * self.spelling_rate)
 
-    def _direct(
-        self, state: dict[str, Tensor], name: str, gradient_NM: Tensor, group: dict[str, Any], own: float
-    ) -> Tensor:
-        """Return where each row goes in a step of rate 1: the mean of its gradients over their root mean square."""
-        (beta1, beta2), step = group["betas"], int(state["step"])
-        if name not in state:
-            state[name] = torch.zeros_like(gradient_NM)
-            state[f"{name}_sq"] = gradient_NM.new_zeros(len(gradient_NM), 1)
-        mean_NM, square_N1 = state[name], state[f"{name}_sq"]
-        norm_N1 = torch.linalg.vector_norm(gradient_NM, dim=1, keepdim=True)
-        square_N1.lerp_(norm_N1.square_().div_(gradient_NM.shape[1]), 1 - beta2)
-        mean_NM.lerp_(gradient_NM, 1 - beta1)
-        now_N1 = square_N1 / (1 - beta2**step)
-        if own < 1:
-            now_N1 = now_N1**own * now_N1.mean() ** (1 - own)
-        return mean_NM / now_N1.sqrt_().add_(group["eps"]).mul_(1 - beta1**step)
+    def _move_by_kernel(
+        self,
+        kernel: Kernel,
+        matrix_VM: Tensor,
+        gradient_VM: Tensor,
+        group: dict[str, Any],
+        state: dict[str, Tensor],
+    ) -> None:
+        """Do the same, passing twice over the matrix, and over those rows of its gradient that are not zero."""
+        (V, M), rate, spelling = matrix_VM.shape, group["lr"], self.spelling
+        sizes_V, shares = matrix_VM.new_empty(V), matrix_VM.new_tensor([1 - beta for beta in group["betas"]])
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
+        kernel.run("row_moments", (1, V, M), gradient_VM, sizes_V, None, None, None, shares, mean, square)
+        step_V1 = rate * _step_sizes(state, "exp_avg", group, group["adaptation"])
+        shared: tuple[Tensor | None, ...] = (None,) * 5
+        if spelling is not None:
+            words, parts, C = spelling.by_part, spelling.by_word, spelling.parts
+            bags = (words.starts, words.rows_E, words.weight_E(matrix_VM))
+            moments = (state["shared_avg"], state["shared_avg_sq"])
+            kernel.run("row_moments", (1, C, M), gradient_VM, sizes_V, *bags, shares, *moments)
+            step_C1 = rate * self.spelling_rate * _step_sizes(state, "shared_avg", group, 1.0)
+            shared = (parts.starts, parts.rows_E, parts.weight_E(matrix_VM), state["shared_avg"], step_C1)
+        kernel.run("row_move", (1, V, M), mean, step_V1, *shared, matrix_VM)
+
+
+def _prepare(state: dict[str, Tensor], name: str, rows: int, like_VM: Tensor) -> None:
+    if name not in state:
+        state[name] = like_VM.new_zeros(rows, like_VM.shape[1])
+        state[f"{name}_sq"] = like_VM.new_zeros(rows, 1)
+
+
+def _follow(state: dict[str, Tensor], name: str, gradient_NM: Tensor, group: dict[str, Any]) -> None:
+    """Bring the mean of each row's gradients up to date, and that of its mean squares."""
+    beta1, beta2 = group["betas"]
+    norm_N1 = torch.linalg.vector_norm(gradient_NM, dim=1, keepdim=True)
+    state[f"{name}_sq"].lerp_(norm_N1.square_().div_(gradient_NM.shape[1]), 1 - beta2)
+    state[name].lerp_(gradient_NM, 1 - beta1)
+
+
+def _step_sizes(state: dict[str, Tensor], name: str, group: dict[str, Any], own: float) -> Tensor:
+    """Return what a step of rate 1 multiplies each row's mean by: 1 over the root mean square, both corrected."""
+    (beta1, beta2), step = group["betas"], int(state["step"])
+    now_N1 = state[f"{name}_sq"] / (1 - beta2**step)
+    if own < 1:
+        now_N1 = now_N1**own * now_N1.mean() ** (1 - own)
+    return now_N1.sqrt_().add_(group["eps"]).mul_(1 - beta1**step).reciprocal_()

@@ -57,29 +57,48 @@ class Spelling:
         share_E = sizes_V[word_E].rsqrt()
         order_E = torch.argsort(word_E, stable=True)
         self.parts = len(kept)
-        self._words = _Bags(word_E, sizes_C, share_E, device)
-        self._parts = _Bags(part_E[order_E], sizes_V, share_E[order_E], device)
+        self.by_part = Bags(word_E, sizes_C, share_E, device)
+        """For each part its words."""
+        self.by_word = Bags(part_E[order_E], sizes_V, share_E[order_E], device)
+        """For each word its parts."""
 
     def gather(self, words_VM: Float[Tensor, "V M"]) -> Float[Tensor, "C M"]:
         """Return what each part has of its words."""
-        return self._words.sum(words_VM)
+        return self.by_part.sum(words_VM)
 
     def spread(self, parts_CM: Float[Tensor, "C M"]) -> Float[Tensor, "V M"]:
         """Return what each word has of its parts."""
-        return self._parts.sum(parts_CM)
+        return self.by_word.sum(parts_CM)
 
 
-class _Bags:
-    """Weighted sums of rows, one for each bag of them."""
+class Bags:
+    """Weighted sums of rows, one for each bag of them.
+
+    Args:
+        rows_E: the rows that are in a bag, bag after bag.
+        sizes_N: how many each bag has.
+        weight_E: the weight of each.
+        device: where the vectors are.
+    """
 
     def __init__(
         self, rows_E: Tensor, sizes_N: Tensor, weight_E: Tensor, device: torch.device | None
     ) -> None:
-        self._rows_E, self._weight_E = rows_E.to(device), weight_E.to(device)
-        self._starts_N = (sizes_N.cumsum(0) - sizes_N).to(device)
+        self.rows_E, self._weight_E = rows_E.to(device), weight_E.to(device)
+        self.starts = F.pad(sizes_N.cumsum(0), (1, 0)).to(device)
+        """Where each bag begins, and after the last where it ends."""
+
+    def weight_E(self, like: Tensor) -> Tensor:
+        """Return the weights, in the precision of a table."""
+        return self._weight_E.to(like.dtype)
 
     def sum(self, table: Float[Tensor, "X M"]) -> Float[Tensor, "N M"]:
-        weight_E = self._weight_E.to(table.dtype)
+        """Return the sum of each bag."""
         return F.embedding_bag(
-            self._rows_E, table, self._starts_N, mode="sum", per_sample_weights=weight_E, sparse=False
+            self.rows_E,
+            table,
+            self.starts,
+            mode="sum",
+            per_sample_weights=self.weight_E(table),
+            include_last_offset=True,
         )

@@ -21,6 +21,7 @@ from tslm.errors import RunError, Stopped
 from tslm.evaluation.perplexity import evaluate, evaluate_windows
 from tslm.memory import kept_memory
 from tslm.models.arrays import check_regular
+from tslm.models.recurrent.products import bfloat16_speed
 from tslm.models.trainable import Trainable
 from tslm.seals import check_seal
 from tslm.training.candidates import ESCAPED, warn_of_escape
@@ -32,6 +33,9 @@ from tslm.training.metrics import Metrics
 from tslm.training.position import STATE, Position
 from tslm.training.schedule import learning_rate
 from tslm.training.watcher import Watcher
+
+SLOW = 0.8
+"""In multiples of the speed in single precision: below it, bfloat16 is not worth having on this processor."""
 
 
 class Trainer:
@@ -99,10 +103,19 @@ class Trainer:
         self.model.train()
         epochs = self.config.epochs
         total = epochs * len(self.columns)
+        self._warn_of_precision()
         with kept_memory(), _SignalsNoted(self):
             while self.position.epoch < epochs and not self._out_of_patience():
                 self._epoch(total)
         return self.position
+
+    def _warn_of_precision(self) -> None:
+        lowered = self.config.precision == "bfloat16" and self.learner.device.type == "cpu"
+        if self.group.leads and lowered and (speed := bfloat16_speed()) < SLOW:
+            self.watcher.tell(
+                f"warning: this processor multiplies bfloat16 at {speed:.2f} of its speed in single precision; "
+                "a new run with --set train.precision=single is faster here, with a result about as good"
+            )
 
     def _out_of_patience(self) -> bool:
         patience = self.config.patience

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -14,6 +16,7 @@ from tslm.models.recurrent.config import RecurrentConfig
 from tslm.models.recurrent.heads import HEADS
 from tslm.models.recurrent.heads.base import score_targets
 from tslm.models.recurrent.model import RecurrentModel
+from tslm.models.recurrent.products import bfloat16_speed
 from tslm.training.config import ObjectiveConfig
 from tslm.training.objective import Objective
 
@@ -159,3 +162,15 @@ def test_what_is_known_of_the_processor_decides(monkeypatch) -> None:
         usable = torch.backends.mkl.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
         assert products.has_slow_mkl() == (usable if expected is None else expected)
     products.has_slow_mkl.cache_clear()
+
+
+def test_the_speed_of_bfloat16_is_that_of_its_products() -> None:
+    flags = Path("/proc/cpuinfo")
+    if not flags.exists():
+        pytest.skip("no flags of a processor to read here")
+    named = set(flags.read_text().split())
+    speed = bfloat16_speed()
+    # What another process does at the time may spoil a measurement, but not by this much.
+    assert 0.01 < speed < 20
+    if "avx512f" in named and not named & {"avx512_bf16", "amx_bf16"}:
+        assert speed < 1

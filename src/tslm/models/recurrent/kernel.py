@@ -1,4 +1,4 @@
-"""An optional accelerator: the recurrence and a training step's softmax, compiled on this machine when asked for.
+"""An optional accelerator: the recurrence, and a training step's softmax and optimiser, compiled when asked for.
 
 Nothing is compiled unless :func:`accelerate` is called or ``TSLM_KERNEL=1`` is set. Without it they are PyTorch
 operations, and neither results nor files depend on which of the two ran (but for rounding).
@@ -27,7 +27,7 @@ from tslm.files import whole
 KERNEL_VARIABLE = "TSLM_KERNEL"
 """The environment variable that turns the accelerator on: 1, or 0 (the default) for the loop of PyTorch operations."""
 
-_SOURCES = tuple(Path(__file__).with_name(name) for name in ("kernel.cpp", "softmax.cpp"))
+_SOURCES = tuple(Path(__file__).with_name(name) for name in ("kernel.cpp", "softmax.cpp", "rows.cpp"))
 _HEADER = Path(__file__).with_name("elementary.hpp")
 _FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fopenmp", "-shared", "-fPIC")
 _NAMES = {torch.float32: "float", torch.float64: "double"}
@@ -39,8 +39,10 @@ _POINTERS = {
     "affine_backward": 12,
     "gates_forward": 5,
     "gates_backward": 6,
+    "row_moments": 8,
+    "row_move": 8,
 }
-"""The functions of ``kernel.cpp``, and how many arrays each takes."""
+"""The functions of ``kernel.cpp`` and ``rows.cpp``, and how many arrays each takes."""
 _SOFTMAX_POINTERS = {"partition": 5, "spread": 6}
 """Those of ``softmax.cpp``, whose first array may be in bfloat16."""
 
@@ -71,7 +73,7 @@ class Kernel:
         )
 
     def run(self, kind: str, sizes: tuple[int, ...], first: Tensor, *others: Tensor | None) -> None:
-        """Call a function with its sizes (T, B, R; 1, rows, C) and contiguous tensors, in the order it names them."""
+        """Call a function with its sizes (T, B, R or 1, rows, C or M) and contiguous tensors, as it names them."""
         pointers = [None if tensor is None else tensor.data_ptr() for tensor in (first, *others)]
         threads = max(1, min(torch.get_num_threads(), sizes[1]))
         self._functions[kind, first.dtype](*sizes, threads, *pointers)
