@@ -28,6 +28,7 @@ CONFIGS = {
     "split": RecurrentConfig(cell=GatedConfig(split=True), output_gate="tanh"),
     "stack": RecurrentConfig(cell=GatedConfig(), layers=2, skip=True, output_gate="linear"),
     "product": RecurrentConfig(cell=GatedConfig(), output_gate="product", head=SoftmaxConfig(readout=True)),
+    "cascade": RecurrentConfig(cell=GatedConfig(), layers=3, cascade=True, output_gate="product"),
     "pairs": RecurrentConfig(cell=GatedConfig(), pairs=True, output_gate="linear"),
     "pure": RecurrentConfig(cell=TslmConfig(variant="pure")),
     "biased": RecurrentConfig(cell=TslmConfig(variant="biased", norm_limit=0.7)),

@@ -33,6 +33,18 @@ CONFIGS = {
     ),
     "pairs": RecurrentConfig(cell=GatedConfig(), rank=5, embedding=4, output_gate="linear", pairs=True),
     "product": RecurrentConfig(cell=GatedConfig(), rank=5, embedding=4, output_gate="product"),
+    "cascade": RecurrentConfig(
+        cell=GatedConfig(), rank=5, embedding=4, layers=3, cascade=True, output_gate="product"
+    ),
+    "linear cascade": RecurrentConfig(
+        cell=GatedConfig(split=True),
+        rank=5,
+        embedding=4,
+        layers=2,
+        cascade=True,
+        output_gate="linear",
+        pairs=True,
+    ),
     "products everywhere": RecurrentConfig(
         rank=5, embedding=4, layers=2, skip=True, output_gate="product", head=MixtureConfig(experts=3)
     ),
@@ -129,6 +141,88 @@ def test_products_are_read_out_of_two_copies_of_the_network(cell) -> None:
     gradients = [
         torch.autograd.grad((logits * weight).sum(), list(model.parameters()), allow_unused=True)
         for logits in (fast, slow)
+    ]
+    for of_fast, of_slow in zip(*gradients, strict=True):
+        torch.testing.assert_close(of_fast, of_slow, rtol=1e-8, atol=1e-10)
+
+
+def lift(cell, alphas_VM: torch.Tensor) -> torch.Tensor:
+    """Return the matrices of words with the constant coordinate: h̃ = (h, 1)."""
+    A_VRR, c_VR, _ = cell.operators(alphas_VM)
+    V, R = c_VR.shape
+    last_V1R = torch.cat([c_VR.new_zeros(V, R), c_VR.new_ones(V, 1)], 1).unsqueeze(1)
+    return torch.cat([torch.cat([A_VRR, c_VR.unsqueeze(-1)], 2), last_V1R], 1)
+
+
+def products_of_copies(Q_RR: torch.Tensor, opened_VR: torch.Tensor) -> torch.Tensor:
+    """Return, for each word, the matrix that reads o ⊙ h ⊙ (1 + Q h) out of h̃ ⊗ h̃."""
+    R = len(Q_RR)
+    read_VRRR = opened_VR.new_zeros(len(opened_VR), R, R + 1, R + 1)
+    for r in range(R):
+        read_VRRR[:, r, r, :R] = opened_VR[:, r, None] * Q_RR[r]
+        read_VRRR[:, r, r, R] = opened_VR[:, r]
+    return read_VRRR.flatten(2)
+
+
+def one_network(model: RecurrentModel, words: int) -> torch.Tensor:
+    """The logits behind every sentence of some words, of a cascade of two: two copies of one chain that has both.
+
+    The chain's state is (h̃₁ ⊗ h̃₁, h₂), of bond (R + 1)² + R, and its matrices are of single words.
+    """
+    alphas_VM = model.embed(torch.arange(len(VOCABULARY)))
+    feed, above = model.feeds[0], model.cell(1)
+    below_VRR = lift(model.cell(0), alphas_VM)
+    copied_VXX = torch.stack([torch.kron(lifted_RR, lifted_RR) for lifted_RR in below_VRR])
+    opened_VR = 1.3 * torch.sigmoid(alphas_VM @ feed.gate.weight.t() + feed.gate.bias)
+    passed_VRX = products_of_copies(feed.product, opened_VR) @ copied_VXX
+    A_VRR, c_VR, _ = above.operators(alphas_VM)
+    free_VR = 1 - torch.sigmoid(alphas_VM @ above.U[: len(above.W)].t() + above.c[: len(above.W)])
+    if above.split:
+        free_VR = free_VR.sqrt()
+    # What the cell above is fed, and what it adds of its own; the constant coordinate is the last one of h̃₁ ⊗ h̃₁.
+    fed_VRX = free_VR.unsqueeze(-1) * (feed.A @ passed_VRX)
+    fed_VRX = torch.cat([fed_VRX[..., :-1], fed_VRX[..., -1:] + c_VR.unsqueeze(-1)], -1)
+    zero_VXR = torch.zeros_like(fed_VRX).mT
+    chain_VXX = torch.cat([torch.cat([copied_VXX, zero_VXR], 2), torch.cat([fed_VRX, A_VRR], 2)], 1)
+    # A text begins with <eos>, read from nothing: h̃₁ ⊗ h̃₁ = (0 … 0, 1), h₂ = 0.
+    X, R = chain_VXX.shape[-1], len(above.W)
+    state = torch.zeros(X, dtype=alphas_VM.dtype)
+    state[X - R - 1] = 1
+    state = chain_VXX[VOCABULARY.eos_id] @ state
+    for _ in range(words):
+        state = torch.einsum("...y,vxy->...vx", state, chain_VXX)
+    # Read out of the lower cell through products of its own, of the upper one through two copies of the whole chain.
+    lower = torch.einsum("...vx,vrx->...vr", state[..., : X - R], products_of_copies(feed.product, opened_VR))
+    upper_h = torch.cat([state[..., X - R :], state[..., X - R - 1 : X - R]], -1)
+    copies = torch.einsum("...x,...y->...xy", upper_h, upper_h).flatten(-2)
+    read_VRX = products_of_copies(model.product, model.open_gate(alphas_VM))
+    outputs = lower + torch.einsum("...vx,vrx->...vr", copies, read_VRX)
+    return outputs @ (model.output_VM @ model.head.linear()).t() + model.bias
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_cascade_is_one_network(split) -> None:
+    torch.manual_seed(0)
+    config = RecurrentConfig(
+        cell=GatedConfig(split=split), rank=3, embedding=2, layers=2, cascade=True, output_gate="product"
+    )
+    model = RecurrentModel(config, VOCABULARY).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    for layer in range(2):
+        model.cell(layer).settle()
+    slow = one_network(model, 3)
+    V = len(VOCABULARY)
+    sentences_TB = torch.cartesian_prod(*[torch.arange(V)] * 3).t()
+    begin_1B = torch.full((1, V**3), VOCABULARY.eos_id)
+    outputs_TBR, _ = model.read(torch.cat([begin_1B, sentences_TB]), model.begin(V**3))
+    latents_BKM, _ = model.head(outputs_TBR[-1])
+    fast = (latents_BKM[:, 0] @ model.output_VM.t() + model.bias).view(slow.shape)
+    torch.testing.assert_close(fast, slow, rtol=1e-10, atol=1e-12)
+    weight = torch.randn_like(slow)
+    gradients = [
+        torch.autograd.grad((logits * weight).sum(), list(model.parameters())) for logits in (fast, slow)
     ]
     for of_fast, of_slow in zip(*gradients, strict=True):
         torch.testing.assert_close(of_fast, of_slow, rtol=1e-8, atol=1e-10)
@@ -235,6 +329,12 @@ def test_a_damaged_or_misfitting_file_is_named(model, tmp_path) -> None:
     [
         ({"rank": 0}, "model.rank = 0 must be 1 to 65,536"),
         ({"skip": True}, "model.skip adds up the states of several cells; set model.layers to 2 or more"),
+        ({"cascade": True}, "model.cascade feeds cells to one another; set model.layers to 2 or more"),
+        ({"cascade": True, "skip": True, "layers": 2}, "set one of the two"),
+        (
+            {"cascade": True, "layers": 2},
+            "goes with cells that take more than words, such as gated; tslm does not",
+        ),
         ({"layers": 10**9}, "model.layers = 1000000000 must be 1 to 256"),
         ({"dropout_input": 1.0}, r"model.dropout_input = 1.0 must lie in \[0, 1\)"),
         ({"experts": 3}, 'needs model.head = "mixture"'),

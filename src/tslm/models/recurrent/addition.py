@@ -64,19 +64,17 @@ def add_models(models: Sequence[RecurrentModel], weights: Sequence[float]) -> Re
     assert total.head.projection is not None  # noqa: S101
     total.head.projection.weight.copy_(_side_by_side(reading, sizes, ranks))
     total.bias.copy_(torch.stack([m.bias * w for m, w in zip(models, weights, strict=True)]).sum(0))
-    if total.gate is not None:
-        gates = [model.gate for model in models if model.gate is not None]
-        total.gate.weight.copy_(_side_by_side([gate.weight for gate in gates], ranks, sizes))
-        total.gate.bias.copy_(torch.cat([gate.bias for gate in gates]))
-    if total.product is not None:
-        products = [model.product for model in models if model.product is not None]
-        total.product.copy_(_side_by_side(products, ranks, ranks))
+    for name, parameter in total.named_parameters():
+        if name.startswith(("gate.", "product", "feeds.")):
+            columns = sizes if name.endswith("gate.weight") else ranks
+            parts = [model.get_parameter(name) for model in models]
+            parameter.copy_(_side_by_side(parts, ranks, columns if parameter.ndim == 2 else None))
     for layer in range(config.layers):
         cells = [model.cell(layer) for model in models]
         for name, parameter in total.cell(layer).named_parameters():
             # W as the recurrence uses it, scaled down to its limit already.
             parts = [cell.recurrent_weight() if name == "W" else cell.get_parameter(name) for cell in cells]
-            columns = ranks if name == "W" or layer > 0 else sizes
+            columns = ranks if name == "W" or (layer > 0 and not config.cascade) else sizes
             parameter.copy_(_side_by_side(parts, ranks, columns if parameter.ndim == 2 else None))
         total.cell(layer).settle()
     if not all(bool(parameter.isfinite().all()) for parameter in total.parameters()):
@@ -130,7 +128,7 @@ def _describe(model: RecurrentModel) -> str:
     """Return all that must be alike in the terms of a sum, in words."""
     config, cell = model.config, dataclasses.asdict(model.config.cell)
     settings = [f"{key} = {cell[key]}" for key in ("variant", "split") if key in cell]
-    more = [key for key in ("skip", "pairs") if getattr(config, key)]
+    more = [key for key in ("skip", "cascade", "pairs") if getattr(config, key)]
     layers = show_count(config.layers, "layer")
     return ", ".join([config.cell.kind, *settings, layers, *more, f"output gate {config.output_gate}"])
 

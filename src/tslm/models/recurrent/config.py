@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from tslm.config import check
 from tslm.models.recurrent.cells import CellConfig
@@ -12,6 +12,7 @@ from tslm.models.recurrent.cells.tslm import TslmConfig
 from tslm.models.recurrent.flat import nest
 from tslm.models.recurrent.heads import HeadConfig
 from tslm.models.recurrent.heads.softmax import SoftmaxConfig
+from tslm.models.recurrent.readout import OutputGate
 
 LARGEST = {"rank": 65_536, "embedding": 65_536, "layers": 256}
 """Far above what can be trained here; a recipe that asks for more is a mistake or a trap."""
@@ -39,13 +40,17 @@ class RecurrentConfig:
     skip: bool = False
     """Add to each cell's states those of the cell below, so that all are read out; with ``layers`` above 1."""
 
+    cascade: bool = False
+    """Let each cell read the words, and add what is read out of the cell below to its state; what is read out of all
+    of them is added up. The whole is a tensor network again; with ``layers`` above 1 and gated cells."""
+
     pairs: bool = False
     """Give the first cell each word together with the one before it, (α_t, α_{t−1}): a bond between neighbours."""
 
     tied: bool = True
     """Use the embedding as the output matrix V."""
 
-    output_gate: Literal["none", "linear", "tanh", "product"] = "none"
+    output_gate: OutputGate = "none"
     """Read the state out as it is, as o ⊙ h, as o ⊙ tanh(h), or as o ⊙ h ⊙ (1 + Q h), products of two copies of the
     network; o = 1.3 σ(G α + g) is a gate of the last word alone."""
 
@@ -56,10 +61,10 @@ class RecurrentConfig:
     """Locked dropout on the word vectors: one mask for a whole window."""
 
     dropout_layers: float = 0.0
-    """Locked dropout between cells."""
+    """Locked dropout between cells: on what one reads, or is fed, of the one below."""
 
     dropout_output: float = 0.0
-    """Locked dropout on the last cell's states as they are read out (behind the gate)."""
+    """Locked dropout on what is read out (behind the gate)."""
 
     def __post_init__(self) -> None:
         for key, largest in LARGEST.items():
@@ -68,6 +73,18 @@ class RecurrentConfig:
         check(
             not self.skip or self.layers > 1,
             "model.skip adds up the states of several cells; set model.layers to 2 or more, or leave it out",
+        )
+        check(
+            not self.cascade or self.layers > 1,
+            "model.cascade feeds cells to one another; set model.layers to 2 or more, or leave it out",
+        )
+        check(
+            not (self.cascade and self.skip),
+            "model.cascade adds up what is read out of its cells, and model.skip their states; set one of the two",
+        )
+        check(
+            not self.cascade or self.cell.takes_more,
+            f"model.cascade goes with cells that take more than words, such as gated; {self.cell.kind} does not",
         )
         for key in ("dropout_words", "dropout_input", "dropout_layers", "dropout_output"):
             value = getattr(self, key)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -21,13 +21,11 @@ from tslm.corpus.vocabulary import Vocabulary
 from tslm.models.recurrent.cells import Cell, CellState, ChainCell
 from tslm.models.recurrent.config import RecurrentConfig
 from tslm.models.recurrent.dropout import make_mask
+from tslm.models.recurrent.feed import Feed
 from tslm.models.recurrent.heads import CrossEntropy, Head, WindowLoss
-from tslm.models.recurrent.products import linear
+from tslm.models.recurrent.readout import make_gate, make_product, open_gate, read_out
 from tslm.models.trainable import Trainable, Window
 from tslm.models.weights import check_size, load_weights, save_weights
-
-GATE_GAIN = 1.3
-"""How far the output gate can open: a little above one, so that an open gate need not be saturated."""
 
 
 @dataclass(frozen=True)
@@ -61,14 +59,15 @@ class RecurrentModel(Trainable[RecurrentState]):
         self.bias = nn.Parameter(torch.zeros(V))
         inputs = 2 * M if config.pairs else M
         self.cells = nn.ModuleList(
-            config.cell.build(inputs if layer == 0 else R, R) for layer in range(config.layers)
+            config.cell.build(inputs if layer == 0 or config.cascade else R, R)
+            for layer in range(config.layers)
         )
-        self.gate = None if config.output_gate == "none" else _open_gate(inputs, R)
-        # Q starts small: the state is read out as it is, until training finds a use for products.
-        self.product = (
-            nn.Parameter(torch.randn(R, R) * 0.1 / math.sqrt(R)) if config.output_gate == "product" else None
-        )
+        self.gate = make_gate(config.output_gate, inputs, R)
+        self.product = make_product(config.output_gate, R)
         self.head: Head = config.head.build(R, M)
+        self.feeds = nn.ModuleList(
+            Feed(config.output_gate, inputs, R) for _ in range(config.layers - 1 if config.cascade else 0)
+        )
 
     @property
     def output_VM(self) -> Tensor:
@@ -116,9 +115,41 @@ class RecurrentModel(Trainable[RecurrentState]):
             before_TBM = torch.cat([carried[-1][0].unsqueeze(0), words_TBM[:-1]])
             words_TBM = torch.cat([words_TBM, before_TBM], -1)
         first_TBR, carry = self.cell(0)(words_TBM, carried[0])
-        states_TBR, above = self.read_above(first_TBR, carried)
+        read = self._read_cascade if self.config.cascade else self._read_stack
+        outputs_TBR, above = read(first_TBR, words_TBM, carried)
         pairs = ((last_BM,),) if self.config.pairs else ()
-        return self.read_out(states_TBR, words_TBM), (carry, *above, *pairs)
+        return outputs_TBR, (carry, *above, *pairs)
+
+    def _read_stack(
+        self,
+        first_TBR: Float[Tensor, "T B R"],
+        words_TBM: Float[Tensor, "T B M"],
+        carried: tuple[CellState, ...],
+    ) -> tuple[Float[Tensor, "T B R"], tuple[CellState, ...]]:
+        """Return what is read out of the last of cells that read each other's states."""
+        states_TBR, above = self.read_above(first_TBR, carried)
+        return self.read_out(states_TBR, words_TBM), above
+
+    def _read_cascade(
+        self,
+        first_TBR: Float[Tensor, "T B R"],
+        words_TBM: Float[Tensor, "T B M"],
+        carried: tuple[CellState, ...],
+    ) -> tuple[Float[Tensor, "T B R"], tuple[CellState, ...]]:
+        """Return the sum of what is read out of all cells of a cascade; each adds to the next one's state.
+
+        Every cell reads the words, and has its factors of them alone. What is read out of one is linear in its state,
+        or in two copies of it, so together with the state that it is added to it is a contraction of one network.
+        """
+        states_TBR, total_TBR = first_TBR, first_TBR.new_zeros(())
+        after: list[CellState] = []
+        for layer, feed in enumerate(cast(Iterable[Feed], self.feeds), start=1):
+            read_TBR = feed(states_TBR, words_TBM)
+            total_TBR = total_TBR + read_TBR
+            fed_TBR = feed.pass_on(self._locked(read_TBR, self.config.dropout_layers))
+            states_TBR, carry = self.cell(layer)(words_TBM, carried[layer], fed_TBR)
+            after.append(carry)
+        return total_TBR + self.read_out(states_TBR, words_TBM), tuple(after)
 
     def read_above(
         self, states_TBR: Float[Tensor, "T B R"], carried: tuple[CellState, ...]
@@ -141,25 +172,14 @@ class RecurrentModel(Trainable[RecurrentState]):
     def read_out(
         self, states_NR: Float[Tensor, "*N R"], words_NM: Float[Tensor, "*N M"]
     ) -> Float[Tensor, "*N R"]:
-        """Return states as the head sees them: through the gate of the word just read, where there is one.
-
-        With products, o ⊙ h ⊙ (1 + Q h): each number is a quadratic form of the state, hence linear in (h, 1) ⊗ (h, 1).
-        That is the state of two copies of the network, whose words are copied by the δ-tensors of Eq. 3: where h is a
-        contraction of a tensor network of bond R + 1, what is read out is one of bond (R + 1)².
-        """
-        if self.gate is None:
-            return states_NR
-        if self.product is not None:
-            states_NR = states_NR * (1 + linear(states_NR, self.product))
-        elif self.config.output_gate == "tanh":
-            states_NR = states_NR.tanh()
-        return self.open_gate(words_NM) * states_NR
+        """Return the last cell's states as the head sees them: through the gate of the word just read, if any."""
+        return read_out(states_NR, words_NM, self.config.output_gate, self.gate, self.product)
 
     def open_gate(self, words_NM: Float[Tensor, "*N M"]) -> Float[Tensor, "*N R"]:
         """Return o(x) of the words just read: ones where there is no gate."""
         if self.gate is None:
             return words_NM.new_ones(*words_NM.shape[:-1], self.config.rank)
-        return GATE_GAIN * torch.sigmoid(linear(words_NM, self.gate.weight, self.gate.bias))
+        return open_gate(words_NM, self.gate)
 
     def read_window(
         self,
@@ -290,15 +310,6 @@ class RecurrentModel(Trainable[RecurrentState]):
         if not self.training or chance == 0:
             return values_TBM
         return values_TBM * make_mask((1, *values_TBM.shape[1:]), chance, values_TBM)
-
-
-def _open_gate(embedding: int, rank: int) -> nn.Linear:
-    """Return a gate that starts nearly open for every word."""
-    gate = nn.Linear(embedding, rank)
-    with torch.no_grad():
-        gate.weight.copy_(torch.randn(rank, embedding) * 0.5 / math.sqrt(embedding))
-        gate.bias.fill_(1.0)
-    return gate
 
 
 @contextmanager

@@ -28,6 +28,9 @@ class CellConfig(ABC):
 
     kind: ClassVar[str]
 
+    takes_more: ClassVar[bool] = False
+    """Whether the cell can be fed: add to its state what another has made of the words."""
+
     weight_drop: float = 0.0
     """The chance that an entry of W is dropped for a window."""
 

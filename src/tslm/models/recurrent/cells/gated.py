@@ -27,6 +27,7 @@ class GatedConfig(CellConfig):
     """The gated TSLM."""
 
     kind: ClassVar[str] = "gated"
+    takes_more: ClassVar[bool] = True
 
     norm_limit: float | None = 1.0
     """The largest spectral norm of W; 0 for none."""
@@ -111,6 +112,22 @@ class GatedCell(ChainCell):
             hold_TBR, mix_TBR, add_TBR, state[0], W_RR, keep_TBR=keep[0] if keep else None
         )
         return states_TBR, (last_BR,)
+
+    def forward(
+        self,
+        inputs_TBM: Float[Tensor, "T B M"],
+        state: CellState,
+        fed_TBR: Float[Tensor, "T B R"] | None = None,
+    ) -> tuple[Float[Tensor, "T B R"], CellState]:
+        """Read a window of word vectors; what the cell is fed stands beside g, h_t = … + b ⊙ (g + fed + …)."""
+        if fed_TBR is None:
+            return super().forward(inputs_TBM, state)
+        if self.training:
+            self.settle(1)
+        hold_TBR, mix_TBR, add_TBR, *keep = self.factors(inputs_TBM)
+        free_TBR = keep[0] if keep else 1 - hold_TBR
+        factors = (hold_TBR, mix_TBR, add_TBR + free_TBR * fed_TBR, *keep)
+        return self.scan(factors, state, self.dropped(self.recurrent_weight()))
 
     def operators(
         self, words_NM: Float[Tensor, "N M"]
