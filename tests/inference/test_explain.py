@@ -284,6 +284,106 @@ def test_a_stack_that_adds_up_has_the_first_layers_contributions(variant) -> Non
     assert explain(mixed, " ".join(sentence)).contributions is None
 
 
+def cascade(variant, gate) -> RecurrentModel:
+    model = small(variant, embedding=4, output_gate=gate, layers=3, cascade=True)
+    with torch.no_grad():
+        for parameter in [*model.feeds.parameters(), *([] if model.product is None else [model.product])]:
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+def read_slowly(model, words_TM, parts, keep=None) -> list[torch.Tensor]:
+    """Return what is read out behind words that bring a part of what they add; ``keep``: one that changes nothing."""
+    R = model.config.rank
+    states, read = [torch.zeros(R, dtype=torch.float64) for _ in model.cells], []
+    for t, word_M in enumerate(words_TM):
+        fed, total = torch.zeros(R, dtype=torch.float64), torch.zeros(R, dtype=torch.float64)
+        for layer, cell in enumerate(model.cells):
+            A_RR, c_R, _ = (part[0] for part in cell.operators(word_M[None]))
+            free_R = 1 - torch.sigmoid(cell.U[:R] @ word_M + cell.c[:R])
+            free_R = free_R.sqrt() if cell.split else free_R
+            if t != keep:
+                states[layer] = A_RR @ states[layer] + parts[t] * c_R + free_R * fed
+            last = layer == len(model.feeds)
+            gate, Q_RR = (
+                (model.gate, model.product) if last else (model.feeds[layer].gate, model.feeds[layer].product)
+            )
+            out_R = states[layer] * (1 if Q_RR is None else 1 + Q_RR @ states[layer])
+            if gate is not None:
+                out_R = 1.3 * torch.sigmoid(gate.weight @ word_M + gate.bias) * out_R
+            total = total + out_R
+            fed = torch.zeros_like(fed) if last else model.feeds[layer].A @ out_R
+        read.append(total)
+    return read
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("variant", "gate"), [("split", "linear"), ("gated", "product")])
+def test_contributions_of_a_cascade_are_what_words_add_while_all_come_in_together(variant, gate) -> None:
+    model = cascade(variant, gate)
+    sentence = ["a", "b", "b", "a"]
+    explanation = explain(model, " ".join(sentence))
+    assert explanation.contributions.exact
+    assert explanation.cuts is None
+    matrix = explanation.contributions.matrix
+    ids = model.vocabulary.encode(["<eos>", *sentence, "<eos>"])
+    words_TM = model.embed(torch.from_numpy(ids[:-1].astype(np.int64)))
+    weight_VM = model.output_VM - model.output_VM.mean(0)
+
+    def logits(parts) -> np.ndarray:
+        latents_TM = model.head(torch.stack(read_slowly(model, words_TM, parts)))[0][:, 0]
+        return (weight_VM[ids[1:].astype(np.int64)] * latents_TM).sum(-1).numpy()
+
+    np.testing.assert_allclose(matrix.sum(0), logits(np.ones(5)), atol=1e-9)
+    # The integral by more nodes than can be needed, the slopes by differences.
+    (nodes, weights), little = np.polynomial.legendre.leggauss(6), 1e-5
+    expected = np.zeros((5, 5))
+    for s in range(5):
+        for node, weight in zip(nodes, weights / 2, strict=True):
+            parts = np.full((2, 5), (node + 1) / 2)
+            parts[:, s] += [little, -little]
+            expected[s] += weight * (logits(parts[0]) - logits(parts[1])) / (2 * little)
+    np.testing.assert_allclose(matrix, expected, atol=1e-7)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("reference", ["mean", "ones"])
+def test_effects_in_a_cascade_equal_reading_with_a_stand_in(reference) -> None:
+    model = cascade("gated", "product")
+    sentence = ["a", "b", "a"]
+    matrix = explain(model, " ".join(sentence), reference=reference).effects.matrix
+    ids = model.vocabulary.encode(["<eos>", *sentence, "<eos>"])
+    words_TM = model.embed(torch.from_numpy(ids[:-1].astype(np.int64)))
+    assert (np.tril(matrix) == 0).all()
+
+    def score(outputs_R, word) -> float:
+        return float(model.head.predict(outputs_R[None], model.output_VM, model.bias)[0, word])
+
+    true = read_slowly(model, words_TM, np.ones(4))
+    for s in range(1, 4):
+        if reference == "ones":
+            for t in range(s, 4):
+                found = read_slowly(model, words_TM, np.ones(4), keep=s)
+                expected = score(true[t], ids[t + 1]) - score(found[t], ids[t + 1])
+                assert matrix[s - 1, t] == pytest.approx(expected, abs=1e-9)
+            continue
+        # The mean of the states after each word, then the sentence's own words.
+        _, before = model.read(torch.from_numpy(ids[:s].astype(np.int64))[:, None], model.begin(1))
+        each = [model.read(torch.tensor([[v]]), before)[1] for v in range(4)]
+        state = tuple((sum(after[layer][0] for after in each) / 4,) for layer in range(3))
+        for t in range(s + 1, 4):
+            outputs_TBR, state = model.read(torch.tensor([[int(ids[t])]]), state)
+            expected = score(true[t], ids[t + 1]) - score(outputs_TBR[0, 0], ids[t + 1])
+            assert matrix[s - 1, t] == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_cascade_with_a_mixture_or_tanh_has_no_exact_shares() -> None:
+    for more in ({"output_gate": "tanh"}, {"output_gate": "product", "head": MixtureConfig(experts=2)}):
+        explanation = explain(small("gated", embedding=4, layers=2, cascade=True, **more), "a b")
+        assert explanation.contributions is None
+        assert explanation.effects is not None
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("variant", ["gated", "split"])
 def test_effects_of_a_gated_cell_average_the_logits_over_all_words(variant) -> None:

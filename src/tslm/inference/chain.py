@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tslm.inference.cascade import explain_cascade
 from tslm.inference.cuts import SPREAD, Parts, effective_ranks
 from tslm.inference.explanation import Contributions, Cuts, Effects, Explanation, Reference, WordReport
 from tslm.models.base import LanguageModel
@@ -30,6 +31,8 @@ def explain_chain(
     assert isinstance(model, RecurrentModel)  # noqa: S101
     cell = model.chain()
     assert cell is not None  # noqa: S101
+    if model.config.cascade:
+        return explain_cascade(model, ids_T, reports, reference=reference, effects=effects)
     targets_T = torch.from_numpy(ids_T.astype(np.int64))
     # What is read: <eos>, which begins every text, and the words but the last.
     read_T = torch.cat([torch.tensor([model.vocabulary.eos_id]), targets_T[:-1]])

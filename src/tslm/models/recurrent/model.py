@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -143,7 +143,8 @@ class RecurrentModel(Trainable[RecurrentState]):
         """
         states_TBR, total_TBR = first_TBR, first_TBR.new_zeros(())
         after: list[CellState] = []
-        for layer, feed in enumerate(cast(Iterable[Feed], self.feeds), start=1):
+        for layer in range(1, len(self.cells)):
+            feed = self.feed(layer - 1)
             read_TBR = feed(states_TBR, words_TBM)
             total_TBR = total_TBR + read_TBR
             fed_TBR = feed.pass_on(self._locked(read_TBR, self.config.dropout_layers))
@@ -304,6 +305,12 @@ class RecurrentModel(Trainable[RecurrentState]):
         cell = self.cells[layer]
         assert isinstance(cell, Cell)  # noqa: S101
         return cell
+
+    def feed(self, layer: int) -> Feed:
+        """Return what a cell of a cascade passes on to the next."""
+        feed = self.feeds[layer]
+        assert isinstance(feed, Feed)  # noqa: S101
+        return feed
 
     def _locked(self, values_TBM: Tensor, chance: float) -> Tensor:
         """Drop the same entries at every step of the window."""

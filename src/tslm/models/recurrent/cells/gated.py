@@ -124,10 +124,16 @@ class GatedCell(ChainCell):
             return super().forward(inputs_TBM, state)
         if self.training:
             self.settle(1)
-        hold_TBR, mix_TBR, add_TBR, *keep = self.factors(inputs_TBM)
-        free_TBR = keep[0] if keep else 1 - hold_TBR
-        factors = (hold_TBR, mix_TBR, add_TBR + free_TBR * fed_TBR, *keep)
+        factors = self.feed(self.factors(inputs_TBM), fed_TBR)
         return self.scan(factors, state, self.dropped(self.recurrent_weight()))
+
+    def feed(
+        self, factors: tuple[Float[Tensor, "*N R"], ...], fed_NR: Float[Tensor, "*N R"]
+    ) -> tuple[Float[Tensor, "*N R"], ...]:
+        """Return factors with something more to add beside g."""
+        hold_NR, mix_NR, add_NR, *keep = factors
+        free_NR = keep[0] if keep else 1 - hold_NR
+        return hold_NR, mix_NR, add_NR + free_NR * fed_NR, *keep
 
     def operators(
         self, words_NM: Float[Tensor, "N M"]
