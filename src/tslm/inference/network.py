@@ -57,7 +57,7 @@ def require_chain(model: LanguageModel[Any]) -> tuple[RecurrentModel, ChainCell]
         )
     if model.config.layers > 1:
         raise UnsupportedError(
-            f"a model of {model.config.layers} layers is no chain of tensors; give one of a layer"
+            f"a model of {model.config.layers} layers is more than one chain of tensors; give one of a single layer"
         )
     return model, cell
 

@@ -49,6 +49,8 @@ def find_all(corpus: str, results: Path) -> dict[str, list[Finding]]:
                 ("gated-product", "gated-spelling"),
                 ("gated-product", "lstm-product"),
                 ("gated-768-product", "gated-768-spelling"),
+                ("gated-cascade", "gated-product"),
+                ("gated-768-cascade", "gated-768-product"),
                 ("gated-stack", "lstm-spelling"),
             )
             if better in TABLE_2[corpus] and worse in TABLE_2[corpus]

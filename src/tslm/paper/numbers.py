@@ -38,6 +38,8 @@ TABLE_2: dict[str, dict[str, PaperRow]] = {
         "lstm-product": PaperRow("LSTM, products, spelling (ours)", "256 × 1", None, None),
         "gated-product": PaperRow("TSLM, gated, products, spelling (ours)", "384 × 1", None, None),
         "gated-768-product": PaperRow("TSLM, gated, large, products, spelling (ours)", "768 × 1", None, None),
+        "gated-cascade": PaperRow("TSLM, gated, cascade, spelling (ours)", "384 × 2", None, None),
+        "gated-768-cascade": PaperRow("TSLM, gated, large, cascade, spelling (ours)", "768 × 2", None, None),
         "gated-mos-spelling": PaperRow("TSLM, gated, large, spelling + MoS (ours)", "768 × 1", None, None),
         "rnn-mos": PaperRow("RNN + MoS", "256 × 1", 88.7, 84.3),
         "tslm-mos": PaperRow("TSLM + MoS", "256 × 1", 86.4, 83.6),

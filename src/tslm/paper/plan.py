@@ -28,6 +28,7 @@ FURTHER = {
         *("gated-decay", "lstm-decay", "gated-768", "gated-mos-768"),
         *("gated-spelling", "lstm-spelling", "gated-768-spelling", "gated-mos-spelling"),
         *("gated-product", "lstm-product", "gated-768-product"),
+        *("gated-cascade", "gated-768-cascade"),
     ),
     "wikitext-2": (
         *("gated-decay", "gated-even"),
@@ -35,7 +36,7 @@ FURTHER = {
     ),
 }
 """Ours: the gated TSLM and the LSTM with decay of their matrices, larger ones, with a mixture, in two layers, with
-words that move as they are spelt (``train.spelling``), and read out through products of the state."""
+words that move as they are spelt (``train.spelling``), read out through products of the state, and in a cascade."""
 
 CITED = ("rnn-300", "lstm-200x2", "lstm-650x2", "lstm-1024")
 """The rows the paper cites; the last two take many hours on a CPU."""
