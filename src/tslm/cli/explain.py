@@ -22,7 +22,8 @@ The effect of a word on a later one is found by putting a stand-in in its place:
 the logits (not the probabilities) over every word (Eq. 14), or, with --replace ones, a word that changes nothing. That
 is an exact contraction of the model's own network for one layer of an exact cell (pure, biased or bounded TSLM, gated)
 that a matrix reads out. Not so in a normalised TSLM, whose divisor sees the whole history; behind a second layer,
-whose gates or factors are made of the first one's states; through tanh or products; or in a mixture of softmaxes,
+whose gates or factors are made of the first one's states (those of a cascade are not, and it is exact where the others
+are); through tanh or products; or in a mixture of softmaxes,
 where the states are contracted exactly but the probabilities, not the logits, are added. The output says which it was.
 n-gram models, RNN and LSTM have no factors: the word is replaced by <unk> and the sentence read again. A probabilistic
 model sums over every word in its place, exactly; it also shows the hidden states of each word, what they emit, and how

@@ -9,16 +9,19 @@ import torch
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional as F
 
 from tslm.inference.explanation import Contributions, Effects, Explanation, Reference, WordReport
 from tslm.models.recurrent.cells import CellState
 from tslm.models.recurrent.cells.gated import GatedCell
+from tslm.models.recurrent.dropout import evaluating
 from tslm.models.recurrent.model import RecurrentModel
+from tslm.stopping import check_wanted
 
 SIDE_BY_SIDE = 2048
 """How many words stand in for one at a time, when the mean over all of them is formed."""
-MOST_NODES = 64
-"""Of the quadrature: exact to the last bit for seven cells through products, and to rounding for any number."""
+MOST_DOUBLINGS = 7
+"""Of a logit's degree: beyond it the quadrature's weights and nodes have lost too many digits to call it exact."""
 
 
 def explain_cascade(
@@ -31,7 +34,7 @@ def explain_cascade(
 ) -> Explanation:
     """Explain a sentence under a cascade; ``ids_T`` ends with ``<eos>``."""
     # Gradients are taken, which tensors made in inference mode do not allow.
-    with torch.inference_mode(False):
+    with evaluating(model), torch.inference_mode(False):
         targets_T = torch.from_numpy(ids_T.astype(np.int64))
         read_T = torch.cat([torch.tensor([model.vocabulary.eos_id]), targets_T[:-1]])
         with torch.no_grad():
@@ -57,43 +60,57 @@ def _find_effects(
     """Read the sentence as it is, and again with a stand-in in each word's place: a row for each place."""
     T = len(read_T)
     matrix = np.zeros((T, T))
-    _, true = model.read(read_T[:1].unsqueeze(1), model.begin(1))
+    # What is read out behind each word, and the states after it.
+    outputs_T, after_T = [], [model.begin(1)]
+    for word in read_T:
+        outputs_1BR, after = model.read(word.view(1, 1), after_T[-1])
+        outputs_T.append(outputs_1BR[0])
+        after_T.append(after)
+    # Place t is after_T[t]: a word there that changes nothing leaves the states as they are.
+    stands_T = _stand_in(model, after_T[:-1]) if reference == "mean" else after_T[:-1]
     rows: tuple[CellState, ...] | None = None
     for t in range(1, T):
-        stand = _stand_in(model, true) if reference == "mean" else true
-        word_11 = read_T[t].view(1, 1)
-        outputs_1BR, true = model.read(word_11, true)
+        check_wanted()
         # The gates of a word that is replaced stay the sentence's own: what is asked is what the states knew of it.
-        outputs = [outputs_1BR[0], _read_out(model, stand, words_TM[t : t + 1])]
+        outputs = [outputs_T[t], _read_out(model, stands_T[t], words_TM[t : t + 1])]
         if rows is not None:
-            others_1BR, rows = model.read(word_11.expand(1, t - 1), rows)
+            others_1BR, rows = model.read(read_T[t].expand(1, t - 1), rows)
             outputs.insert(1, others_1BR[0])
-        rows = stand if rows is None else _join(rows, stand)
+        rows = stands_T[t] if rows is None else _join(rows, stands_T[t])
         scores_B = model.head.score(
             torch.cat(outputs), model.output_VM, model.bias, targets_T[t].expand(t + 1)
         ).double()
         # Row s is of place s + 1 of what is read, for <eos> before the sentence is no word of it.
         matrix[:t, t] = (scores_B[0] - scores_B[1:]).numpy()
-    mean = "the mean of all words (Eq. 14, of states)"
-    what = mean if reference == "mean" else "a word that changes nothing"
-    return Effects(
-        method=f"exact contraction of the states, read out of all cells together, with the word replaced by {what}",
-        exact=False,
-        matrix=matrix,
-    )
+    exact = model.config.reads_linearly and model.head.linear() is not None
+    what = "exact contraction of the logits" if exact else "the states of all cells read on"
+    mean = f"the mean of all words (Eq. 14, of {'logits' if exact else 'the states after each'})"
+    stand = mean if reference == "mean" else "a word that changes nothing"
+    return Effects(method=f"{what} with the word replaced by {stand}", exact=exact, matrix=matrix)
 
 
-def _stand_in(model: RecurrentModel, state: tuple[CellState, ...]) -> tuple[CellState, ...]:
-    """Return the states after the mean of all words: the mean of the states after each."""
+def _stand_in(model: RecurrentModel, before_T: list[tuple[CellState, ...]]) -> list[tuple[CellState, ...]]:
+    """Return, for states before a word, those after the mean of all words: the mean of the states after each."""
     V = len(model.vocabulary)
-    totals = [torch.zeros_like(part) for cell in state for part in cell]
+    totals = [[torch.zeros_like(cell[0]) for cell in before] for before in before_T]
+    cells = [cast(GatedCell, model.cell(layer)) for layer in range(model.config.layers)]
+    weights = [cell.recurrent_weight() for cell in cells]
     for words_N in torch.arange(V).split(SIDE_BY_SIDE):
-        spread = tuple(tuple(part.expand(len(words_N), -1) for part in cell) for cell in state)
-        _, after = model.read(words_N.unsqueeze(0), spread)
-        for total, part in zip(totals, (part for cell in after for part in cell), strict=True):
-            total += part.sum(0) / V
-    made = iter(totals)
-    return tuple(tuple(next(made) for _ in cell) for cell in state)
+        words_NM = model.embed(words_N)
+        factors = [cell.factors(words_NM) for cell in cells]
+        for before, total in zip(before_T, totals, strict=True):
+            check_wanted()
+            fed_NR = None
+            for layer, cell in enumerate(cells):
+                brought = factors[layer] if fed_NR is None else cell.feed(factors[layer], fed_NR)
+                hold_NR, mix_NR, add_NR, *keep = brought
+                state_1R = before[layer][0]
+                seen_NR = state_1R * keep[0] if keep else state_1R
+                state_NR = hold_NR * state_1R + mix_NR * F.linear(seen_NR, weights[layer]) + add_NR
+                total[layer] += state_NR.sum(0) / V
+                if layer < len(model.feeds):
+                    fed_NR = model.feed(layer).pass_on(model.feed(layer)(state_NR, words_NM))
+    return [tuple((part_1R,) for part_1R in total) for total in totals]
 
 
 def _read_out(
@@ -125,12 +142,12 @@ def _share_out(
     Gauss's quadrature give the integral exactly.
     """
     linear_MR = model.head.linear()
-    if linear_MR is None or model.config.output_gate == "tanh":
+    # Products double the degree at each cell; the slope's is one less, and n nodes are exact up to 2 n − 1.
+    doublings = model.config.layers if model.product is not None else 1
+    if linear_MR is None or model.config.output_gate == "tanh" or doublings > MOST_DOUBLINGS:
         return None
     T = len(words_TM)
-    # A product doubles the degree at each cell; n nodes are exact for degrees up to 2 n − 1.
-    doublings = model.config.layers if model.product is not None else 1
-    nodes, weights = np.polynomial.legendre.leggauss(min(2 ** (doublings - 1), MOST_NODES))
+    nodes, weights = np.polynomial.legendre.leggauss(2 ** (doublings - 1))
     with torch.no_grad():
         weight_TM = model.output_VM[targets_T] - model.output_VM.mean(0)
         weight_TR = weight_TM @ linear_MR.to(weight_TM)
@@ -141,6 +158,7 @@ def _share_out(
     matrix = np.zeros((T, T))
     with torch.enable_grad():
         for node, weight in zip(nodes, weights, strict=True):
+            check_wanted()
             parts_T = words_TM.new_full((T,), (node + 1) / 2)
             slope_TT = cast(Tensor, torch.autograd.functional.jacobian(read, parts_T))
             matrix += slope_TT.t().double().numpy() * (weight / 2)

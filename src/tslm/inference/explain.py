@@ -32,7 +32,7 @@ def explain(
     """Explain every word of a sentence, its ``<eos>`` included.
 
     Args:
-        model: a model, or its run folder; the effects of words are exact for one layer of an exact cell.
+        model: a model, or its run folder; effects are exact for an exact cell, or a cascade, read out linearly.
         sentence: what is to be explained, as people write it.
         top: how many alternatives.
         reference: what replaces a word of a TSLM or gated model to see its effect.

@@ -59,7 +59,7 @@ class Effects:
 
 @dataclass(frozen=True, kw_only=True)
 class Contributions:
-    """What each earlier word adds to each word's logit: terms of a sum, which no other word changes."""
+    """What each earlier word adds to each word's logit, of which it is a sum; ``method`` says how it is shared out."""
 
     method: str
     exact: bool
@@ -120,7 +120,7 @@ class Explanation:
     """The last is ``<eos>``."""
     effects: Effects | None
     contributions: Contributions | None
-    """For one layer of an exact cell."""
+    """For an exact cell, or a cascade of them, with one softmax."""
     state_norms: tuple[float, ...] | None
     """‖h‖ after each word but ``<eos>``, where the first layer is a chain of tensors."""
     cuts: Cuts | None

@@ -56,8 +56,10 @@ def require_chain(model: LanguageModel[Any]) -> tuple[RecurrentModel, ChainCell]
             f"a model of kind {model.kind!r} is no chain of tensors; give a TSLM or gated model"
         )
     if model.config.layers > 1:
+        built = "cascade" if model.config.cascade else "stack"
         raise UnsupportedError(
-            f"a model of {model.config.layers} layers is more than one chain of tensors; give one of a single layer"
+            f"a {built} of {model.config.layers} cells is no single chain of bond {model.config.rank}; "
+            "give a model of one layer"
         )
     return model, cell
 

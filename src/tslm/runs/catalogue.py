@@ -55,7 +55,8 @@ def describe_size(recipe: Recipe) -> str:
     """Return what a recipe trains, and how large it is, in words."""
     model = recipe.model
     if recipe.kind == "recurrent":
-        layers = f", {model.layers} layers" if model.layers > 1 else ""
+        built = "in a cascade" if model.cascade else "layers"
+        layers = f", {model.layers} {built}" if model.layers > 1 else ""
         softmaxes = f", {model.head.experts} softmaxes" if model.head.kind == "mixture" else ""
         return f"{model.cell.kind.upper()} {model.rank}{layers}{softmaxes}"
     if recipe.kind == "ngram":

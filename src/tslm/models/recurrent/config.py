@@ -42,10 +42,10 @@ class RecurrentConfig:
 
     cascade: bool = False
     """Let each cell read the words, and add what is read out of the cell below to its state; what is read out of all
-    of them is added up. The whole is a tensor network again; with ``layers`` above 1 and gated cells."""
+    of them is added up. Without tanh the whole is a tensor network again; with ``layers`` above 1 and gated cells."""
 
     pairs: bool = False
-    """Give the first cell each word together with the one before it, (α_t, α_{t−1}): a bond between neighbours."""
+    """Give cells that read words each one together with the one before it, (α_t, α_{t−1}): a bond of neighbours."""
 
     tied: bool = True
     """Use the embedding as the output matrix V."""

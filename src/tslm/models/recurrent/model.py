@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,7 +19,7 @@ from tslm.corpus.statistics import count_words
 from tslm.corpus.vocabulary import Vocabulary
 from tslm.models.recurrent.cells import Cell, CellState, ChainCell
 from tslm.models.recurrent.config import RecurrentConfig
-from tslm.models.recurrent.dropout import make_mask
+from tslm.models.recurrent.dropout import evaluating, make_mask
 from tslm.models.recurrent.feed import Feed
 from tslm.models.recurrent.heads import CrossEntropy, Head, WindowLoss
 from tslm.models.recurrent.readout import make_gate, make_product, open_gate, read_out
@@ -30,7 +29,7 @@ from tslm.models.weights import check_size, load_weights, save_weights
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """What has been read: what each cell carries on, and what is read out of the last cell after the last word."""
+    """What has been read: what each cell carries on, and what is read out of the cells after the last word."""
 
     cells: tuple[CellState, ...]
     output_BR: Tensor
@@ -104,7 +103,7 @@ class RecurrentModel(Trainable[RecurrentState]):
     def read(
         self, inputs_TB: Int[Tensor, "T B"], carried: tuple[CellState, ...]
     ) -> tuple[Float[Tensor, "T B R"], tuple[CellState, ...]]:
-        """Eq. 20. Read a window of words, time first; return what is read out of the last cell after each word."""
+        """Eq. 20. Read a window of words, time first; return what is read out of the cells after each word."""
         words_TBM = self.embed(inputs_TB)
         if self.training and self.config.dropout_words > 0:
             keep_V1 = make_mask((len(self.vocabulary), 1), self.config.dropout_words, words_TBM)
@@ -209,7 +208,7 @@ class RecurrentModel(Trainable[RecurrentState]):
     def start(self, batch: int) -> RecurrentState:
         """A text begins as if an ``<eos>`` had just been read."""
         inputs_TB = torch.full((1, batch), self.vocabulary.eos_id, device=self.device)
-        with _evaluating(self), torch.inference_mode():
+        with evaluating(self), torch.inference_mode():
             outputs_TBR, cells = self.read(inputs_TB, self.begin(batch))
         return RecurrentState(cells, outputs_TBR[-1])
 
@@ -223,7 +222,7 @@ class RecurrentModel(Trainable[RecurrentState]):
         """Read a word more after some texts of a batch."""
         at_N = torch.from_numpy(places_N).to(self.device)
         words_1N = torch.from_numpy(words_N).to(self.device).unsqueeze(0)
-        with _evaluating(self), torch.inference_mode():
+        with evaluating(self), torch.inference_mode():
             cells = tuple(tuple(part.index_select(-2, at_N) for part in cell) for cell in state.cells)
             outputs_1NR, cells = self.read(words_1N, cells)
         return RecurrentState(cells, outputs_1NR[0])
@@ -232,7 +231,7 @@ class RecurrentModel(Trainable[RecurrentState]):
         self, tokens_BT: Int[np.ndarray, "B T"], state: RecurrentState
     ) -> tuple[Float[np.ndarray, "B T"], RecurrentState]:
         """Read all tokens; predict each from the state before it, with the full softmax."""
-        with _evaluating(self), torch.inference_mode():
+        with evaluating(self), torch.inference_mode():
             scores_BT, _, state = self._score(tokens_BT, state)
         return scores_BT.cpu().numpy(), state
 
@@ -240,14 +239,14 @@ class RecurrentModel(Trainable[RecurrentState]):
         self, tokens_BT: Int[np.ndarray, "B T"], state: RecurrentState
     ) -> tuple[Float[np.ndarray, "B T"], Float[np.ndarray, "B T M"], RecurrentState]:
         """Return what ``score`` does, with the directions of the latents from which each token is predicted."""
-        with _evaluating(self), torch.inference_mode():
+        with evaluating(self), torch.inference_mode():
             scores_BT, before_TBR, state = self._score(tokens_BT, state)
             vectors_TBM = self.head.direction(before_TBR.flatten(0, 1)).unflatten(0, before_TBR.shape[:2])
         return scores_BT.cpu().numpy(), vectors_TBM.transpose(0, 1).cpu().numpy(), state
 
     def vectors(self, state: RecurrentState) -> Float[np.ndarray, "B M"]:
         """Return the direction of the latent from which the next word is predicted."""
-        with _evaluating(self), torch.inference_mode():
+        with evaluating(self), torch.inference_mode():
             return self.head.direction(state.output_BR).cpu().numpy()
 
     def _score(
@@ -264,7 +263,7 @@ class RecurrentModel(Trainable[RecurrentState]):
 
     def predict(self, state: RecurrentState) -> Float[np.ndarray, "B V"]:
         """Return ln p of every next word."""
-        with _evaluating(self), torch.inference_mode():
+        with evaluating(self), torch.inference_mode():
             return self.head.predict(state.output_BR, self.output_VM, self.bias).cpu().numpy()
 
     def diagnostics(self) -> dict[str, float]:
@@ -317,16 +316,3 @@ class RecurrentModel(Trainable[RecurrentState]):
         if not self.training or chance == 0:
             return values_TBM
         return values_TBM * make_mask((1, *values_TBM.shape[1:]), chance, values_TBM)
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Generator[None, None, None]:
-    """Turn dropout off inside a block, and back to what it was after it."""
-    was = module.training
-    if was:
-        module.eval()
-    try:
-        yield
-    finally:
-        if was:
-            module.train()
