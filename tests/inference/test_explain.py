@@ -287,8 +287,10 @@ def test_a_stack_that_adds_up_has_the_first_layers_contributions(variant) -> Non
 def cascade(variant, gate) -> RecurrentModel:
     model = small(variant, embedding=4, output_gate=gate, layers=3, cascade=True)
     with torch.no_grad():
-        for parameter in [*model.feeds.parameters(), *([] if model.product is None else [model.product])]:
-            parameter.add_(0.3 * torch.randn_like(parameter))
+        # Large enough for the highest powers to show.
+        for name, parameter in model.named_parameters():
+            if name.startswith(("feeds", "product")):
+                parameter.add_(torch.randn_like(parameter))
     return model
 
 
@@ -343,7 +345,7 @@ def test_contributions_of_a_cascade_are_what_words_add_while_all_come_in_togethe
             parts = np.full((2, 5), (node + 1) / 2)
             parts[:, s] += [little, -little]
             expected[s] += weight * (logits(parts[0]) - logits(parts[1])) / (2 * little)
-    np.testing.assert_allclose(matrix, expected, atol=1e-7)
+    np.testing.assert_allclose(matrix, expected, rtol=1e-6, atol=1e-6)
 
 
 @torch.no_grad()
@@ -375,6 +377,40 @@ def test_effects_in_a_cascade_equal_reading_with_a_stand_in(reference) -> None:
             outputs_TBR, state = model.read(torch.tensor([[int(ids[t])]]), state)
             expected = score(true[t], ids[t + 1]) - score(outputs_TBR[0, 0], ids[t + 1])
             assert matrix[s - 1, t] == pytest.approx(expected, abs=1e-9)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("variant", ["gated", "split"])
+@pytest.mark.parametrize("gate", ["none", "linear"])
+def test_effects_in_a_cascade_read_out_linearly_average_the_logits(variant, gate) -> None:
+    """Eq. 14, by brute force: every word of the vocabulary in one place, and the mean of the logits behind it."""
+    model = cascade(variant, gate)
+    explanation = explain(model, "a b a")
+    assert explanation.effects.exact
+    assert explanation.effects.method.startswith("exact contraction of the logits")
+    ids = model.vocabulary.encode(["<eos>", "a", "b", "a", "<eos>"]).astype(np.int64).tolist()
+
+    def outputs(read) -> torch.Tensor:
+        return model.read(torch.tensor(read)[:, None], model.begin(1))[0][-1, 0]
+
+    for s, t in [(1, 2), (1, 3), (2, 3)]:
+        read = ids[: t + 1]
+        mean_R = torch.stack([outputs([*read[:s], v, *read[s + 1 :]]) for v in range(4)]).mean(0)
+        true_V, mean_V = (
+            model.head.predict(outputs_R[None], model.output_VM, model.bias)[0]
+            for outputs_R in (outputs(read), mean_R)
+        )
+        expected = float(true_V[ids[t + 1]] - mean_V[ids[t + 1]])
+        assert explanation.effects.matrix[s - 1, t] == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_sentence_is_explained_without_dropout() -> None:
+    model = small("gated", embedding=4, layers=2, cascade=True, output_gate="product", dropout_input=0.5)
+    expected = explain(model, "a b a")
+    found = explain(model.train(), "a b a")
+    assert model.training
+    np.testing.assert_array_equal(found.effects.matrix, expected.effects.matrix)
+    np.testing.assert_array_equal(found.contributions.matrix, expected.contributions.matrix)
 
 
 def test_a_cascade_with_a_mixture_or_tanh_has_no_exact_shares() -> None:

@@ -288,10 +288,13 @@ def test_models_approach_the_best_possible_perplexity(recipe_path, tmp_path) -> 
     assert load(tmp_path / "run").parameter_count > 0
 
 
-@pytest.mark.parametrize("cell", ["rnn", "lstm", "mi", "gated"])
+@pytest.mark.parametrize("cell", ["rnn", "lstm", "mi", "gated", "cascade"])
 @pytest.mark.parametrize("head", ["softmax", "mixture"])
 def test_every_cell_and_head_trains(recipe_path, tmp_path, cell, head) -> None:
-    overrides = [f'model.cell={{kind="{cell}"}}', "train.epochs=1"]
+    kind = "gated" if cell == "cascade" else cell
+    overrides = [f'model.cell={{kind="{kind}"}}', "train.epochs=1"]
+    if cell == "cascade":
+        overrides += ["model.layers=2", "model.cascade=true", 'model.output_gate="product"']
     if head == "mixture":
         overrides += [
             'model.head={kind="mixture", experts=2, dropout=0.1}',

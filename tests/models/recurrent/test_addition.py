@@ -112,11 +112,12 @@ def test_a_saved_sum_is_loaded_as_it_was(tmp_path) -> None:
             "built differently .gated, split = False, 1 layer, output gate linear; lstm",
         ),
         ({"layers": 2}, "built differently"),
+        ({"layers": 2, "cascade": True}, "2 layers, cascade, output gate linear"),
         ({"output_gate": "none"}, "output gate none"),
         ({"head": MixtureConfig(experts=2)}, "adds probabilities, not logits"),
         ({"cell": TslmConfig()}, "divides by all units at once"),
     ],
-    ids=["cell", "layers", "gate", "mixture", "normalised"],
+    ids=["cell", "layers", "cascade", "gate", "mixture", "normalised"],
 )
 def test_what_cannot_be_added_says_why(changes, message) -> None:
     first = make(CONFIGS["gated"], (5, 5), 0)

@@ -264,6 +264,37 @@ def test_a_stack_reads_states_for_words_and_adds_them_up_where_asked_to(skip, mo
     torch.testing.assert_close(dropped_TBR[0], model.read_out(total_BR, words_BM))
 
 
+def test_a_cascade_is_trained_with_dropout_on_what_is_fed_and_on_w(monkeypatch) -> None:
+    torch.manual_seed(0)
+    cell = GatedConfig(weight_drop=0.25)
+    config = RecurrentConfig(
+        cell=cell, rank=5, embedding=4, layers=2, cascade=True, output_gate="product", dropout_layers=0.5
+    )
+    model = RecurrentModel(config, VOCABULARY)
+    with torch.no_grad():
+        for part in model.cells:
+            part.W.add_(torch.randn_like(part.W))
+    followed = [part.left_R.clone() for part in model.cells]
+    tokens_TB = torch.tensor([[0, 5], [2, 3], [3, 1]])
+    words_TBM = model.embed(tokens_TB)
+    # Dropout as marks: what is fed is doubled, every W is left out.
+    monkeypatch.setattr(model, "_locked", lambda values, chance: values * 2 if chance == 0.5 else values)
+    for part in model.cells:
+        monkeypatch.setattr(part, "dropped", torch.zeros_like)
+    dropped_TBR, _ = model.read(tokens_TB, model.begin(2))
+    states, expected = [torch.zeros(2, 5)] * 2, []
+    for word_BM in words_TBM:
+        a_BR, _, c_BR = model.cell(0).factors(word_BM)
+        states[0] = a_BR * states[0] + c_BR
+        read_BR = model.feed(0)(states[0], word_BM)
+        a_BR, _, c_BR = model.cell(1).factors(word_BM)
+        states[1] = a_BR * states[1] + c_BR + (1 - a_BR) * (2 * read_BR @ model.feed(0).A.t())
+        expected.append(read_BR + model.read_out(states[1], word_BM))
+    torch.testing.assert_close(dropped_TBR, torch.stack(expected))
+    for part, before_R in zip(model.cells, followed, strict=True):
+        assert not torch.equal(part.left_R, before_R)  # the norm of each W is followed while training
+
+
 def test_a_text_begins_as_if_eos_had_just_been_read(model) -> None:
     tokens_BT = np.array([[0, 2]])
     inputs_TB = torch.tensor([[VOCABULARY.eos_id], [0]])

@@ -59,12 +59,12 @@ class GatedCell(ChainCell):
     al. 2018); an LSTM, whose gates see the state, is none (Merrill et al. 2020).
 
     **What bounds the state** of a cell that is not fed. Let K = D(s) W, so that ‖K‖ ≤ ‖W‖ ≤ 1. With ``split`` the
-    linear part is A = D(a) + D(b) K D(b) = [D(√a) D(b)] · [D(√a); K D(b)], two factors of norm at most 1 because a + b² = 1: so
-    ‖A‖ ≤ 1 for every word, and ‖h_t‖ ≤ ‖h_{t−1}‖ + √R for any text whatever. The state of a billion words is far from
-    the end of single precision. Without ``split``, A = [D(a) D(b)] · [1; K], whose factors have norms at most 1, as
-    a² + b² ≤ 1, and √(1 + ‖W‖²): so ‖A‖ ≤ √2, which bounds the state of any 200 words, but not of any text. Gates that
-    alternate can make products of A grow; the limit makes that unlikely, and :meth:`growth` says how a trained cell
-    behaves on the words of its own text.
+    linear part is A = D(a) + D(b) K D(b) = [D(√a) D(b)] · [D(√a); K D(b)], two factors of norm at most 1 because a
+    + b² = 1: so ‖A‖ ≤ 1 for every word, and ‖h_t‖ ≤ ‖h_{t−1}‖ + √R for any text whatever. The state of a billion
+    words is far from the end of single precision. Without ``split``, A = [D(a) D(b)] · [1; K], whose factors have
+    norms at most 1, as a² + b² ≤ 1, and √(1 + ‖W‖²): so ‖A‖ ≤ √2, which bounds the state of any 200 words, but not
+    of any text. Gates that alternate can make products of A grow; the limit makes that unlikely, and :meth:`growth`
+    says how a trained cell behaves on the words of its own text.
 
     The units start with memories from 1 to 50 words, and W starts small: a linear memory, into which products of words
     come as training finds a use for them.
