@@ -58,7 +58,7 @@ def require_chain(model: LanguageModel[Any]) -> tuple[RecurrentModel, ChainCell]
     if model.config.layers > 1:
         built = "cascade" if model.config.cascade else "stack"
         raise UnsupportedError(
-            f"a {built} of {model.config.layers} cells is no single chain of bond {model.config.rank}; "
+            f"a {built} of {model.config.layers} layers is no single chain of bond {model.config.rank}; "
             "give a model of one layer"
         )
     return model, cell
