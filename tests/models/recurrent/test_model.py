@@ -96,56 +96,6 @@ def test_pairs_read_each_word_beside_the_one_before_it() -> None:
         require_chain(model)
 
 
-def two_copies(model: RecurrentModel, words: int) -> torch.Tensor:
-    """Eq. 3. The logits behind every sentence of some words: one tensor, of bond (R + 1)², its words copied by δ."""
-    cell, alphas_VM = model.cell(0), model.embed(torch.arange(len(VOCABULARY)))
-    A_VRR, c_VR, first_VR = cell.operators(alphas_VM)
-    V, R = first_VR.shape
-    one_V1 = torch.ones(V, 1, dtype=alphas_VM.dtype)
-    last_V1R = torch.cat([torch.zeros(V, R, dtype=alphas_VM.dtype), one_V1], 1).unsqueeze(1)
-    lifted_VRR = torch.cat([torch.cat([A_VRR, c_VR.unsqueeze(-1)], 2), last_V1R], 1)
-    # δ: both copies of a word's leg have the same value.
-    copied_VXY = torch.stack([torch.kron(lifted_RR, lifted_RR) for lifted_RR in lifted_VRR])
-    begun_R = torch.cat([first_VR[VOCABULARY.eos_id], torch.ones(1, dtype=alphas_VM.dtype)])
-    tensor = torch.kron(begun_R, begun_R)
-    for _ in range(words):
-        tensor = torch.einsum("...y,vxy->...vx", tensor, copied_VXY)
-    # h_r (1 + Σ Q_rj h_j) reads the pairs (r, j) and (r, 1).
-    asked_RR = torch.cat([model.product, torch.ones(R, 1, dtype=alphas_VM.dtype)], 1)
-    pairs_RRR = torch.diag_embed(asked_RR.t()).permute(1, 2, 0)
-    pairs_RRR = torch.cat([pairs_RRR, torch.zeros(R, 1, R + 1, dtype=alphas_VM.dtype)], 1)
-    read_VRX = torch.einsum("vr,rx->vrx", model.open_gate(alphas_VM), pairs_RRR.flatten(1))
-    outputs = torch.einsum("...vx,vrx->...vr", tensor, read_VRX)
-    linear_MR = model.head.linear()
-    return outputs @ (model.output_VM @ linear_MR).t() + model.bias
-
-
-@pytest.mark.parametrize("cell", [GatedConfig(), GatedConfig(split=True), TslmConfig(variant="bounded")])
-def test_products_are_read_out_of_two_copies_of_the_network(cell) -> None:
-    torch.manual_seed(0)
-    config = RecurrentConfig(cell=cell, rank=4, embedding=3, output_gate="product")
-    model = RecurrentModel(config, VOCABULARY).double().eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-    model.cell(0).settle()
-    slow = two_copies(model, 3)
-    V = len(VOCABULARY)
-    sentences_TB = torch.cartesian_prod(*[torch.arange(V)] * 3).t()
-    begin_1B = torch.full((1, V**3), VOCABULARY.eos_id)
-    outputs_TBR, _ = model.read(torch.cat([begin_1B, sentences_TB]), model.begin(V**3))
-    latents_BKM, _ = model.head(outputs_TBR[-1])
-    fast = (latents_BKM[:, 0] @ model.output_VM.t() + model.bias).view(slow.shape)
-    torch.testing.assert_close(fast, slow, rtol=1e-10, atol=1e-12)
-    weight = torch.randn_like(slow)
-    gradients = [
-        torch.autograd.grad((logits * weight).sum(), list(model.parameters()), allow_unused=True)
-        for logits in (fast, slow)
-    ]
-    for of_fast, of_slow in zip(*gradients, strict=True):
-        torch.testing.assert_close(of_fast, of_slow, rtol=1e-8, atol=1e-10)
-
-
 def lift(cell, alphas_VM: torch.Tensor) -> torch.Tensor:
     """Return the matrices of words with the constant coordinate: h̃ = (h, 1)."""
     A_VRR, c_VR, _ = cell.operators(alphas_VM)
@@ -162,6 +112,53 @@ def products_of_copies(Q_RR: torch.Tensor, opened_VR: torch.Tensor) -> torch.Ten
         read_VRRR[:, r, r, :R] = opened_VR[:, r, None] * Q_RR[r]
         read_VRRR[:, r, r, R] = opened_VR[:, r]
     return read_VRRR.flatten(2)
+
+
+def two_copies(model: RecurrentModel, words: int) -> torch.Tensor:
+    """Eq. 3. The logits behind every sentence of some words: one tensor, of bond (R + 1)², its words copied by δ."""
+    alphas_VM = model.embed(torch.arange(len(VOCABULARY)))
+    # δ: both copies of a word's leg have the same value.
+    copied_VXY = torch.stack(
+        [torch.kron(lifted_RR, lifted_RR) for lifted_RR in lift(model.cell(0), alphas_VM)]
+    )
+    first_R = model.cell(0).operators(alphas_VM)[2][VOCABULARY.eos_id]
+    begun_R = torch.cat([first_R, first_R.new_ones(1)])
+    tensor = torch.kron(begun_R, begun_R)
+    for _ in range(words):
+        tensor = torch.einsum("...y,vxy->...vx", tensor, copied_VXY)
+    read_VRX = products_of_copies(model.product, model.open_gate(alphas_VM))
+    outputs = torch.einsum("...vx,vrx->...vr", tensor, read_VRX)
+    return outputs @ (model.output_VM @ model.head.linear()).t() + model.bias
+
+
+def compare(model: RecurrentModel, slow: torch.Tensor) -> None:
+    """Check the logits behind every sentence of three words, and their gradients, against an explicit tensor."""
+    V = len(VOCABULARY)
+    sentences_TB = torch.cartesian_prod(*[torch.arange(V)] * 3).t()
+    begin_1B = torch.full((1, V**3), VOCABULARY.eos_id)
+    outputs_TBR, _ = model.read(torch.cat([begin_1B, sentences_TB]), model.begin(V**3))
+    latents_BKM, _ = model.head(outputs_TBR[-1])
+    fast = (latents_BKM[:, 0] @ model.output_VM.t() + model.bias).view(slow.shape)
+    torch.testing.assert_close(fast, slow, rtol=1e-10, atol=1e-12)
+    weight = torch.randn_like(slow)
+    gradients = [
+        torch.autograd.grad((logits * weight).sum(), list(model.parameters()), allow_unused=True)
+        for logits in (fast, slow)
+    ]
+    for of_fast, of_slow in zip(*gradients, strict=True):
+        torch.testing.assert_close(of_fast, of_slow, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("cell", [GatedConfig(), GatedConfig(split=True), TslmConfig(variant="bounded")])
+def test_products_are_read_out_of_two_copies_of_the_network(cell) -> None:
+    torch.manual_seed(0)
+    config = RecurrentConfig(cell=cell, rank=4, embedding=3, output_gate="product")
+    model = RecurrentModel(config, VOCABULARY).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.3)
+    model.cell(0).settle()
+    compare(model, two_copies(model, 3))
 
 
 def one_network(model: RecurrentModel, words: int) -> torch.Tensor:
@@ -212,20 +209,7 @@ def test_a_cascade_is_one_network(split) -> None:
             parameter.add_(torch.randn_like(parameter) * 0.3)
     for layer in range(2):
         model.cell(layer).settle()
-    slow = one_network(model, 3)
-    V = len(VOCABULARY)
-    sentences_TB = torch.cartesian_prod(*[torch.arange(V)] * 3).t()
-    begin_1B = torch.full((1, V**3), VOCABULARY.eos_id)
-    outputs_TBR, _ = model.read(torch.cat([begin_1B, sentences_TB]), model.begin(V**3))
-    latents_BKM, _ = model.head(outputs_TBR[-1])
-    fast = (latents_BKM[:, 0] @ model.output_VM.t() + model.bias).view(slow.shape)
-    torch.testing.assert_close(fast, slow, rtol=1e-10, atol=1e-12)
-    weight = torch.randn_like(slow)
-    gradients = [
-        torch.autograd.grad((logits * weight).sum(), list(model.parameters())) for logits in (fast, slow)
-    ]
-    for of_fast, of_slow in zip(*gradients, strict=True):
-        torch.testing.assert_close(of_fast, of_slow, rtol=1e-8, atol=1e-10)
+    compare(model, one_network(model, 3))
 
 
 @pytest.mark.parametrize("skip", [False, True])
